@@ -29,7 +29,7 @@ from peers import Place, Running, free_port
 from slipway.gateway.haproxy.dataplane import DataPlane
 from slipway.gateway.haproxy.render import DesiredState
 from slipway.gateway.routing.table import EMPTY, Backend, RoutingTable
-from slipway.gateway.settings import load as load_settings
+from slipway.gateway.settings import load_settings
 from slipway.serving.routing.route import Route
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

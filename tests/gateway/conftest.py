@@ -289,12 +289,12 @@ def _in_use(gateway: Standalone) -> bool:
     held = {name: "1" for name, backend in table.backends.items() if not backend.endpoints}
     maps = {
         "models.map": table.models,
-        runtime_diff.HELD: held,
+        runtime_diff.HOLD_MAP: held,
         LACKS_MAP: lacks_map(table),
         **targets.maps(table),
     }
     if "apiKeysSecret" in gateway.settings:
-        maps |= {"keys.map": dict(file.hashes()), **limits.maps(rights, limits.allowed(rights, table))}
+        maps |= {"keys.map": dict(file.hash_keys()), **limits.maps(rights, limits.allowed_entries(rights, table))}
     try:
         running = runtime_diff.parse_backends(ask_haproxy(gateway, runtime_diff.SHOW_BACKENDS_AND_SERVERS))
         read = {name: runtime_diff.parse_map(ask_haproxy(gateway, f"show map {gateway.run}/{name}")) for name in maps}

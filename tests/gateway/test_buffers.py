@@ -95,7 +95,7 @@ async def test_requests_of_several_addresses_that_wait_for_an_engine_leave_memor
     gateway: Standalone, engine: Engine
 ) -> None:
     """HAProxy keeps a copy of each in a small buffer."""
-    room = memory.buffers(SETTINGS.threads, SETTINGS.max_body_bytes, SETTINGS.memory_bytes)
+    room = memory.max_buffers(SETTINGS.threads, SETTINGS.max_body_bytes, SETTINGS.memory_bytes)
     with ExitStack() as stack:
         for number in range(room // SHARE + 2):
             for _unused in range(SHARE // 32 + 1):

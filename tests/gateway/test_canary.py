@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from slipway.gateway.haproxy.runtime_diff import HELD
+from slipway.gateway.haproxy.runtime_diff import HOLD_MAP
 from tests.gateway.conftest import Engine, ask_haproxy, settle, wait_for, waiting
 from tests.gateway.standalone import PATIENCE, Standalone
 
@@ -93,7 +93,7 @@ def test_a_canary_without_endpoints_gets_nothing_and_nothing_waits_for_it(split:
 
 def test_a_canary_whose_endpoints_are_about_to_go_gets_nothing(split: Split) -> None:
     split.route(100)
-    held, server = f"{split.gateway.run}/{HELD}", f"static:new/{split.pair[1].endpoint}"
+    held, server = f"{split.gateway.run}/{HOLD_MAP}", f"static:new/{split.pair[1].endpoint}"
     for leave, come in (
         (f"add map {held} static:new 1", f"del map {held} static:new"),
         (f"set server {server} state maint", f"set server {server} state ready"),

@@ -12,7 +12,7 @@ import requests
 from slipway.gateway.haproxy.dataplane import DataPlane
 from slipway.gateway.haproxy.render import DesiredState
 from slipway.gateway.routing.table import build
-from slipway.gateway.settings import load
+from slipway.gateway.settings import load_settings
 from slipway.serving.routing.claims import DEFAULT, Rules
 from slipway.serving.routing.route import ROUTE
 from tests.gateway.conftest import Engine
@@ -24,7 +24,7 @@ class Steered:
 
     def __init__(self, gateway: Standalone) -> None:
         self._url = gateway.url
-        self._plane = DataPlane(load(gateway.config))
+        self._plane = DataPlane(load_settings(gateway.config))
 
     async def serve(self, *services: tuple[dict[str, Any], Engine], rules: Rules = DEFAULT) -> None:
         table, _unused = build([obj for obj, _engine in services], [slice_of(*pair) for pair in services], rules)

@@ -222,7 +222,7 @@ def hmac_with_public_key(text: bytes) -> bytes:
 
 
 def hmac_with_certificate(text: bytes) -> bytes:
-    keys, _ignored = jwks.read(json.dumps({"keys": [jwk("rsa")]}).encode(), jwks.ALGORITHMS)
+    keys, _ignored = jwks.parse_jwks(json.dumps({"keys": [jwk("rsa")]}).encode(), jwks.ALGORITHMS)
     return hmac.new(keys[0].certificate.encode(), text, hashlib.sha256).digest()
 
 
@@ -364,7 +364,7 @@ def test_keys_change_without_a_reload_and_outlive_restarts(guarded: Standalone, 
     assert post(guarded, by_curve()).status_code == 200
     assert post(guarded, by_curve(kid=None)).status_code == 200, "there is only one key"
     wait_for(lambda: len(list((guarded.run / "jwt").iterdir())) == 1)
-    wait_for(lambda: len(jwks.parse_loaded(ask_haproxy(guarded, jwks.SHOW))) == 1)
+    wait_for(lambda: len(jwks.parse_loaded(ask_haproxy(guarded, jwks.SHOW_CERTIFICATES))) == 1)
     assert guarded.haproxy_pids() == before
     issuer.text = b"<html>"
     guarded.kill_haproxy()

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from slipway.gateway.rules import limits
-from slipway.gateway.rules.limits import Counted
+from slipway.gateway.rules.limits import HolderEntry
 from slipway.gateway.shared_limits.holders import Grant
 from tests.gateway.conftest import Api, Engine, ask_haproxy, settle, wait_for
 from tests.gateway.standalone import Standalone
@@ -57,25 +57,25 @@ def sending(granted: Standalone) -> Iterator[Callable[..., Future[requests.Respo
         yield lambda name, **x: pool.submit(send, granted, name, **x)
 
 
-def counted(gateway: Standalone, name: str) -> Counted | None:
-    return limits.parse_counted(ask_haproxy(gateway, f"{limits.SHOW_LIMITS} all")).get(name)
+def counted(gateway: Standalone, name: str) -> HolderEntry | None:
+    return limits.parse_entries(ask_haproxy(gateway, f"{limits.SHOW_LIMITS} all")).get(name)
 
 
-def wait_for_entry(gateway: Standalone, name: str) -> Counted:
+def wait_for_entry(gateway: Standalone, name: str) -> HolderEntry:
     wait_for(lambda: counted(gateway, name) is not None)
     entry = counted(gateway, name)
     assert entry is not None
     return entry
 
 
-def grant(gateway: Standalone, name: str, **fields: int) -> Counted:
+def grant(gateway: Standalone, name: str, **fields: int) -> HolderEntry:
     """Grants relative to what HAProxy has counted."""
     entry = wait_for_entry(gateway, name)
     moved = {
         field: number + entry.requests if field.endswith(("until", "zero")) else number
         for field, number in fields.items()
     }
-    text = Grant(**({"day_ends": TOMORROW} | moved)).text()
+    text = Grant(**({"day_ends": TOMORROW} | moved)).encode()
     for command in limits.grant_commands([(name, entry.birth, text)]):
         assert ask_haproxy(gateway, command) == ""
     return entry
@@ -118,7 +118,7 @@ def test_the_limit_that_is_reached_is_named_with_its_end(
     assert first.result().status_code == 200
     ask_haproxy(granted, limits.SHOW_LIMITS)
     last = send(granted, "both")
-    assert set(limits.parse_counted(ask_haproxy(granted, limits.SHOW_LIMITS))) == {"both"}, (
+    assert set(limits.parse_entries(ask_haproxy(granted, limits.SHOW_LIMITS))) == {"both"}, (
         "so that it gets a new grant"
     )
     error = last.json()["error"]
@@ -173,7 +173,7 @@ def test_only_tokens_with_a_limit_are_kept_for_the_control_process(
     spent = Counter[str]()
 
     def are_kept() -> bool:
-        spent.update(limits.parse_spent(ask_haproxy(granted, limits.SHOW_SPENT)))
+        spent.update(limits.parse_tokens(ask_haproxy(granted, limits.SHOW_SPENT)))
         return {"tokens_day", "tokens_minute"} <= set(spent)
 
     for name in ("reserved", "tokens_day", "tokens_minute"):
@@ -193,7 +193,7 @@ def test_reported_tokens_of_a_whole_answer_count_against_a_limit(
     text = '{"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}'
 
     def is_kept() -> bool:
-        spent.update(limits.parse_spent(ask_haproxy(granted, limits.SHOW_SPENT)))
+        spent.update(limits.parse_tokens(ask_haproxy(granted, limits.SHOW_SPENT)))
         return "tokens_minute" in spent
 
     first = sending("tokens_minute", pieces=[text], length=len(text))
@@ -205,7 +205,7 @@ def test_reported_tokens_of_a_whole_answer_count_against_a_limit(
 
 def test_a_grant_of_another_birth_or_of_no_entry_changes_nothing(granted: Standalone, engine: Engine) -> None:
     entry = wait_for_entry(granted, "new")
-    text = Grant(minute_until=9, minute_zero=9, day_ends=TOMORROW).text()
+    text = Grant(minute_until=9, minute_zero=9, day_ends=TOMORROW).encode()
     words = [("new", f"{entry.birth}0", text), ("unknown", entry.birth, text)]
     for command in (*limits.grant_commands(words), f"{limits._SET_LIMITS} x :: new new:%ZZ: {'a' * 300}"):
         assert ask_haproxy(granted, command) == ""
@@ -265,13 +265,13 @@ def test_an_entry_is_dropped_only_if_all_of_its_requests_were_counted(
         return limits.parse_dropped(ask_haproxy(granted, command))
 
     sending("new").result()  # an entry after it
-    before = limits.parse_counted(ask_haproxy(granted, f"{limits.SHOW_LIMITS} all"))
+    before = limits.parse_entries(ask_haproxy(granted, f"{limits.SHOW_LIMITS} all"))
     assert drop(entry.birth, 0) == []
     assert counted(granted, "dropped") == entry
     assert drop("other", 1) == [("dropped", "other")]
     assert counted(granted, "dropped") == entry
     assert drop(entry.birth, 1) == [("dropped", entry.birth)]
-    after = limits.parse_counted(ask_haproxy(granted, f"{limits.SHOW_LIMITS} all"))
+    after = limits.parse_entries(ask_haproxy(granted, f"{limits.SHOW_LIMITS} all"))
     assert after == {name: one for name, one in before.items() if name != "dropped"}
     assert drop(entry.birth, 1) == [("dropped", entry.birth)]
 
@@ -309,7 +309,7 @@ def test_requests_that_wait_are_bounded(
     sending: Callable[[str], Future[requests.Response]],
     changed: Callable[..., None],
 ) -> None:
-    changed(("PATIENCE = 2000", "PATIENCE = 600000"), ("MOST_WAITING = 100", "MOST_WAITING = 3"))
+    changed(("WAIT_MILLISECONDS = 2000", "WAIT_MILLISECONDS = 600000"), ("MOST_WAITING = 100", "MOST_WAITING = 3"))
     waiting = [sending("flood")]
     grant(granted, "flood", minute_until=0, minute_zero=3)
     waiting += [sending("flood") for _unused in range(4)]
@@ -323,7 +323,7 @@ def test_without_a_control_process_a_gateway_keeps_an_equal_part(
     sending: Callable[[str], Future[requests.Response]],
     changed: Callable[..., None],
 ) -> None:
-    changed(("STALE = 10", "STALE = 0"))
+    changed(("STALE_SECONDS = 10", "STALE_SECONDS = 0"))
     first = sending("alone")
     grant(granted, "alone", minute_until=0, minute_zero=0, alone=2)
     answers = [first.result()]

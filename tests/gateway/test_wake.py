@@ -16,7 +16,7 @@ from aiohttp import web
 
 from slipway.gateway.control.wake import Waker
 from slipway.gateway.haproxy.dataplane import DataPlane
-from slipway.gateway.settings import load
+from slipway.gateway.settings import load_settings
 from slipway.gateway.sources.file import TableFile
 from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
@@ -92,11 +92,11 @@ async def cluster(
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(kubeconfig_for(port)))
     client = await Client.connect(str(kubeconfig), metrics=Metrics())
-    plane = DataPlane(load(shared.config))
+    plane = DataPlane(load_settings(shared.config))
 
     async def looked() -> Mapping[str, int]:
         fake_cluster.looks += 1
-        return await plane.waiting()
+        return await plane.count_waiting()
 
     waker = Waker(client, looked, lambda *_told: None, lambda *_told: None)
     task = asyncio.create_task(waker.run(table_of(shared)))
@@ -163,8 +163,8 @@ async def test_a_route_sets_how_long_requests_wait_for_a_model_that_a_controller
     async with aiohttp.ClientSession() as session:
         late = asyncio.create_task(ask(session, shared, "late"))
         assert await ask(session, shared, "never") == 503
-        plane = DataPlane(load(shared.config))
-        assert await plane.requests(["static:late", "static:never", "static:unknown"]) == {
+        plane = DataPlane(load_settings(shared.config))
+        assert await plane.count_requests(["static:late", "static:never", "static:unknown"]) == {
             "static:late": 1,
             "static:never": 0,
         }

@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 from screenshots import CHROMIUM
 
 from slipway.gateway.errors import ErrorResponse
-from slipway.gateway.haproxy.metrics import Answers
+from slipway.gateway.haproxy.metrics import RawCounters
 from slipway.gateway.haproxy.socket import CommandError
 from slipway.gateway.routing.table import EMPTY
 from slipway.gateway.rules.page import FILES
@@ -36,7 +36,7 @@ class Stage:
         self.down = False
         self.refusal: ErrorResponse | None = None
         """The gateway's answer to all requests for data."""
-        self.counters: Answers | None = Answers(f"# {COLUMNS}\n", "", "")
+        self.counters: RawCounters | None = RawCounters(f"# {COLUMNS}\n", "", "")
         self.questions: list[dict[str, Any]] = []
         self.authorizations: list[str] = []
         self.overviews = 0
@@ -62,8 +62,8 @@ class Stage:
     ) -> None:
         """Has HAProxy count this of one backend."""
         times = f"gpc0={first_byte_ms * answered} gpc1={answered}"
-        before = self.counters or Answers(f"# {COLUMNS}\n", "", "")
-        self.counters = Answers(
+        before = self.counters or RawCounters(f"# {COLUMNS}\n", "", "")
+        self.counters = RawCounters(
             f"{before.statistics}{backend},BACKEND,{active},0,{answered - failed},0,0,{failed},0\n",
             f"{before.first_bytes}0x1: key={backend} use=0 exp=0 shard=0 {times}\n",
             f"{before.hold}{backend} {waiting} 0 0\n",
@@ -120,7 +120,7 @@ class Stage:
         if runner:
             await runner.cleanup()
 
-    async def _count(self) -> Answers:
+    async def _count(self) -> RawCounters:
         if self.counters is None:
             raise CommandError("HAProxy does not answer")
         return self.counters

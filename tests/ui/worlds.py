@@ -87,7 +87,7 @@ class World:
     def shown(self, **others: Any) -> tuple[Cluster, RoutingTable]:
         """What the page is given of it."""
         table, faults = build(self.services, self.slices)
-        read = [resources.read(kind, resources.trim(obj)) for kind, obj in self.resources]
+        read = [resources.parse_resource(kind, resources.trim(obj)) for kind, obj in self.resources]
         return Cluster(read, dict(self.owners), faults, **others), table
 
 

@@ -20,17 +20,17 @@ import msgspec
 from prometheus_client import Counter
 
 from slipway.gateway.control import http_api, supervisor
-from slipway.gateway.control.exchange import Exchange, View
+from slipway.gateway.control.exchange import Exchange, ExchangeSnapshot
 from slipway.gateway.control.jwks_source import JwksSource
 from slipway.gateway.control.reconcile_loop import ReconcileLoop
 from slipway.gateway.control.supervisor import Pulse
 from slipway.gateway.haproxy import render
 from slipway.gateway.haproxy.dataplane import DataPlane, write_files
-from slipway.gateway.haproxy.metrics import Answers, HaproxyCollector
+from slipway.gateway.haproxy.metrics import HaproxyCollector, RawCounters
 from slipway.gateway.haproxy.render import DesiredState
 from slipway.gateway.haproxy.socket import CommandError
 from slipway.gateway.rules import connections
-from slipway.gateway.settings import InvalidSettingsError, Settings, load
+from slipway.gateway.settings import InvalidSettingsError, Settings, load_settings
 from slipway.gateway.sources.file import FileSource
 from slipway.gateway.ui.app import Page
 from slipway.gateway.ui.overview import Cluster
@@ -43,7 +43,7 @@ _STOP_SECONDS = 20.0
 """HAProxy is stopped a few seconds after us (preStop). If it is still running then, only this container is replaced."""
 Run = Callable[[], Coroutine[Any, Any, None]]
 """Something that runs until it is cancelled."""
-Look = Callable[[], Cluster]
+GetCluster = Callable[[], Cluster]
 """What the page may know of the cluster now."""
 
 
@@ -52,24 +52,24 @@ def main(argv: list[str]) -> int:
     arguments = _arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
-        settings = _within_open_files(load(arguments.config))
+        settings = _limit_connections(load_settings(arguments.config))
     except (InvalidSettingsError, OSError) as error:
         sys.stderr.write(f"slipway gateway: {error}\n")
         return 2
     if arguments.init:
-        write_files(settings.directory, render.files(settings, DesiredState()))
+        write_files(settings.directory, render.render_files(settings, DesiredState()))
         return 0
 
     # Open while no control process runs: who asks for the model list then waits for the next one.
-    door = http_api.listening(settings.directory / "control.sock")
+    model_socket = http_api.open_unix_socket(settings.directory / "control.sock")
 
     def run(restarts: int, pulse: Pulse) -> int:
-        return asyncio.run(_run(settings, arguments.table, door, restarts, pulse))
+        return asyncio.run(_run(settings, arguments.table, model_socket, restarts, pulse))
 
-    return supervisor.keep(run) if arguments.supervise else run(0, Pulse())
+    return supervisor.supervise(run) if arguments.supervise else run(0, Pulse())
 
 
-def _within_open_files(settings: Settings) -> Settings:
+def _limit_connections(settings: Settings) -> Settings:
     """HAProxy's container has our limit of open files. HAProxy does not start if its connections could exceed it.
 
     Raises InvalidSettingsError if the limit is too low for a useful gateway.
@@ -77,7 +77,7 @@ def _within_open_files(settings: Settings) -> Settings:
     _unused, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return settings
-    allowed = connections.within_open_files(settings.max_connections, files)
+    allowed = connections.limit_by_open_files(settings.max_connections, files)
     if allowed < settings.max_connections:
         text = (
             "maxConnections: %d open files allow only %d of %d connections. Raise the limit of open files (ulimit -n)."
@@ -95,61 +95,65 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-async def _run(settings: Settings, table: Path | None, door: socket.socket, restarts: int, pulse: Pulse) -> int:
+async def _run(settings: Settings, table: Path | None, model_socket: socket.socket, restarts: int, pulse: Pulse) -> int:
     metrics, collector = Metrics(), HaproxyCollector()
     metrics.registry.register(collector)
     text = "Restarts of the control process."
     Counter("slipway_gateway_control_restarts", text, registry=metrics.registry).inc(restarts)
     dataplane = DataPlane(settings)
-    reconciler = ReconcileLoop(dataplane, verifies=settings.jwt is not None)
+    reconciler = ReconcileLoop(dataplane, verifies_tokens=settings.jwt is not None)
 
-    async def counters() -> Answers:
-        return (await dataplane.counters())._replace(passed_over=reconciler.passed_over)
+    async def counters() -> RawCounters:
+        return (await dataplane.read_counters())._replace(passed_over=reconciler.passed_over)
 
     async def requests(services: Sequence[str]) -> Mapping[str, int]:
         backends = {service.replace("/", ":"): service for service in services}
-        numbers = await dataplane.requests([name for name in backends if name in reconciler.table.backends])
+        numbers = await dataplane.count_requests([name for name in backends if name in reconciler.table.backends])
         return {backends[name]: number for name, number in numbers.items()}
 
     async with AsyncExitStack() as stack:
         if table is not None:
             feeds: list[Run] = [partial(FileSource(table).run, reconciler.publish)]
-            look: Look = Cluster
+            get_cluster: GetCluster = Cluster
         else:
-            feeds, look = await _cluster(settings, metrics, dataplane, reconciler, stack)
+            feeds, get_cluster = await _connect_cluster(settings, metrics, dataplane, reconciler, stack)
         if settings.jwt:
             source = JwksSource(settings, settings.jwt, metrics.registry)
-            feeds.append(partial(source.run, reconciler.verify_with))
+            feeds.append(partial(source.run, reconciler.set_verification_keys))
         if settings.api_keys_secret:
 
-            def view() -> View | None:
-                return View(reconciler.rights, reconciler.gateways) if reconciler.known.is_set() else None
+            def get_snapshot() -> ExchangeSnapshot | None:
+                return (
+                    ExchangeSnapshot(reconciler.rights, reconciler.gateways) if reconciler.has_table.is_set() else None
+                )
 
-            exchange = Exchange(settings, dataplane, view, metrics.registry)
-            reconciler.wait_for(exchange.prepared)
+            exchange = Exchange(settings, dataplane, get_snapshot, metrics.registry)
+            reconciler.add_condition(exchange.prepared)
             feeds.append(exchange.run)
         if settings.count_tokens:
             feeds.append(dataplane.watch_tokens)
-        models = http_api.model_list(lambda: reconciler.table, lambda: reconciler.rights)
-        models.middlewares.append(http_api.once_known(reconciler.known))
+        models = http_api.build_model_list(lambda: reconciler.table, lambda: reconciler.rights)
+        models.middlewares.append(http_api.wait_for_table(reconciler.has_table))
         if settings.ui:
             page = Page(
                 lambda: reconciler.table,
-                look,
+                get_cluster,
                 counters,
                 keys=bool(settings.api_keys_secret),
                 replica=os.environ.get("POD_NAME", ""),
                 rights=lambda: reconciler.rights,
             )
             page.add_to(models)
-        await stack.enter_async_context(http_api.served(models, door))
+        await stack.enter_async_context(http_api.serve(models, model_socket))
         refresh = partial(_refresh, collector, counters)
-        operations = http_api.operations(lambda: reconciler.ready, refresh, metrics.text, requests)
-        await stack.enter_async_context(http_api.served(operations, settings.control_listen))
-        work = asyncio.create_task(_together(reconciler.run, reconciler.look, partial(_beat, pulse), *feeds))
-        await _until_signalled(work)
+        operations = http_api.build_operations(lambda: reconciler.ready, refresh, metrics.text, requests)
+        await stack.enter_async_context(http_api.serve(operations, settings.control_listen))
+        work = asyncio.create_task(
+            _run_all(reconciler.run, reconciler.watch_servers, partial(_send_heartbeats, pulse), *feeds)
+        )
+        await _wait_for_signal(work)
         if not work.done():
-            await _leave(reconciler, dataplane, work)
+            await _shut_down(reconciler, dataplane, work)
             work.cancel()
         await asyncio.wait({work})
         if not work.cancelled():
@@ -157,9 +161,9 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
     return 0
 
 
-async def _cluster(
+async def _connect_cluster(
     settings: Settings, metrics: Metrics, dataplane: DataPlane, reconciler: ReconcileLoop, stack: AsyncExitStack
-) -> tuple[list[Run], Look]:
+) -> tuple[list[Run], GetCluster]:
     """What runs for the cluster that the environment names: the source and the waker; for the page, what it shows.
 
     Imported late: the init step and static tables need no client.
@@ -175,39 +179,43 @@ async def _cluster(
     name = settings.api_keys_secret
     secret = Key(os.environ.get("POD_NAMESPACE", "default"), name) if name else None
     source = KubernetesSource(client, metrics, secret, settings)
-    waker = Waker(client, dataplane.waiting, source.report_not_woken, source.report_woken)
+    waker = Waker(client, dataplane.count_waiting, source.report_not_woken, source.report_woken)
     kinds = settings.ui_kinds if settings.ui else ()
     declared = Resources(client, [Kind(kind.group, kind.version, kind.kind, kind.plural) for kind in kinds])
 
-    def look() -> Cluster:
+    def get_cluster() -> Cluster:
         cluster = Cluster(declared.all(), source.owners(), source.faults, source.away_since, declared.unread())
         return cluster.within(source.serves())
 
-    return [partial(source.run, reconciler.publish), partial(waker.run, lambda: reconciler.table), declared.run], look
+    return [
+        partial(source.run, reconciler.publish),
+        partial(waker.run, lambda: reconciler.table),
+        declared.run,
+    ], get_cluster
 
 
-async def _together(*runs: Run) -> None:
+async def _run_all(*runs: Run) -> None:
     """Runs all of these until one fails, which ends the others, or until cancelled."""
     async with asyncio.TaskGroup() as tasks:
         for run in runs:
             tasks.create_task(run())
 
 
-async def _beat(pulse: Pulse) -> None:
+async def _send_heartbeats(pulse: Pulse) -> None:
     while True:
         pulse.beat()
         await asyncio.sleep(_BEAT_SECONDS)
 
 
-async def _refresh(collector: HaproxyCollector, counters: Callable[[], Awaitable[Answers]]) -> None:
+async def _refresh(collector: HaproxyCollector, counters: Callable[[], Awaitable[RawCounters]]) -> None:
     """Fetches HAProxy's counters for the next scrape; the collector shows none while HAProxy does not answer."""
     try:
-        collector.answers = await counters()
+        collector.counters = await counters()
     except CommandError:
-        collector.answers = None
+        collector.counters = None
 
 
-async def _until_signalled(work: asyncio.Task[None]) -> None:
+async def _wait_for_signal(work: asyncio.Task[None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -217,21 +225,21 @@ async def _until_signalled(work: asyncio.Task[None]) -> None:
     stopped.cancel()
 
 
-async def _leave(reconciler: ReconcileLoop, dataplane: DataPlane, work: asyncio.Task[None]) -> None:
+async def _shut_down(reconciler: ReconcileLoop, dataplane: DataPlane, work: asyncio.Task[None]) -> None:
     """Turns new traffic away, reconciles until HAProxy is stopping, and waits for its last stream.
 
     If HAProxy keeps running, only this container is being replaced: it accepts traffic again.
     """
     log.info("No longer ready; waiting for HAProxy to stop")
-    reconciler.leave(True)
+    reconciler.set_leaving(True)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _STOP_SECONDS
     while loop.time() < deadline:
-        if await dataplane.stopping():
+        if await dataplane.is_stopping():
             log.info("HAProxy is stopping")
             work.cancel()  # it takes no more commands; only the model list is still asked for
-            await dataplane.ended()
+            await dataplane.wait_until_ended()
             return
         await asyncio.sleep(0.5)
-    reconciler.leave(False)
+    reconciler.set_leaving(False)
     await asyncio.sleep(1)

@@ -34,36 +34,36 @@ def large_buffer(max_body_bytes: int) -> int:
     return max_body_bytes + 131072
 
 
-def least(threads: int, max_body_bytes: int) -> int:
+def minimum_limit(threads: int, max_body_bytes: int) -> int:
     """The least limit in bytes with which HAProxy starts and can read a few large bodies at a time."""
     large = large_buffer(max_body_bytes)
-    return (_reserved(threads, large) + _LEAST_BODIES * large) * 4 // 3
+    return (_reserved_bytes(threads, large) + _LEAST_BODIES * large) * 4 // 3
 
 
-def buffers(threads: int, max_body_bytes: int, limit: int) -> int:
+def max_buffers(threads: int, max_body_bytes: int, limit: int) -> int:
     """How many ordinary buffers may be in use; 0 without a limit. Who needs one more waits until another is free."""
     if not limit:
         return 0
     large = large_buffer(max_body_bytes)
-    room = limit * 9 // 10 - _reserved(threads, large) - _LEAST_BODIES * large
+    room = limit * 9 // 10 - _reserved_bytes(threads, large) - _LEAST_BODIES * large
     return max(_LEAST_BUFFERS, room // (BUFFER + SMALL_BUFFER))
 
 
-def connections(most: int, threads: int, max_body_bytes: int, limit: int) -> int:
+def max_connections(maximum: int, threads: int, max_body_bytes: int, limit: int) -> int:
     """How many clients may be connected: `most`, or as many as `limit` bytes (0: no limit) have a buffer for.
 
     Slow clients and requests in hops need more: connections.py leaves buffers to other addresses.
     """
-    return min(most, buffers(threads, max_body_bytes, limit), limit // _CONNECTION) if limit else most
+    return min(maximum, max_buffers(threads, max_body_bytes, limit), limit // _CONNECTION) if limit else maximum
 
 
-def for_buffers(threads: int, max_body_bytes: int, limit: int) -> int:
+def buffer_budget(threads: int, max_body_bytes: int, limit: int) -> int:
     """Bytes that buffers in use may have before no further large one is given out; 0 without a limit.
 
     What is left to all else serves small requests whatever large ones there are.
     """
-    return limit * 3 // 4 - _reserved(threads, large_buffer(max_body_bytes)) if limit else 0
+    return limit * 3 // 4 - _reserved_bytes(threads, large_buffer(max_body_bytes)) if limit else 0
 
 
-def _reserved(threads: int, large: int) -> int:
+def _reserved_bytes(threads: int, large: int) -> int:
     return _PROGRAM + threads * (_THREAD + int(_LARGE_OF_THREAD * large))

@@ -23,9 +23,9 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 LEAST_CONNECTIONS = 100
 AUDIO_BYTES = 27262976
 """A form with the largest file that OpenAI takes of audio, which has 25 MB."""
-LITTLE_BYTES = 16777216
+REDUCED_BODY_BYTES = 16777216
 """Largest body by default where the memory limit does not bear more."""
-LEAST_BODY = 1024
+LEAST_BODY_BYTES = 1024
 
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[0-9]{1,5})?")
@@ -139,14 +139,16 @@ class InvalidSettingsError(ValueError):
     """The settings file cannot be used; the message names the field."""
 
 
-def load(path: Path) -> Settings:
+def load_settings(path: Path) -> Settings:
     """Reads the settings file. Raises InvalidSettingsError."""
     try:
         settings = msgspec.convert({"maxBodyBytes": 0} | (yaml.safe_load(path.read_text()) or {}), Settings)
     except (yaml.YAMLError, TypeError, msgspec.ValidationError) as error:
         raise InvalidSettingsError(f"{path}: {error}") from error
-    settings = msgspec.structs.replace(settings, max_body_bytes=settings.max_body_bytes or _most_bytes(settings))
-    if not address(settings.listen)[0] and not has_ipv6():
+    settings = msgspec.structs.replace(
+        settings, max_body_bytes=settings.max_body_bytes or _default_body_limit(settings)
+    )
+    if not split_address(settings.listen)[0] and not has_ipv6():
         settings = msgspec.structs.replace(settings, listen=f"0.0.0.0{settings.listen}")  # noqa: S104
     for problem in claims.faults(settings.id_owners, settings.hub_organizations, settings.routed_namespaces):
         raise InvalidSettingsError(f"{path}: {problem}")
@@ -191,17 +193,18 @@ def _jwt_problems(settings: Settings) -> Iterator[str]:
         yield f"jwt.ca: not certificates in PEM: {describe_error(error)}"
 
 
-def _most_bytes(settings: Settings) -> int:
+def _default_body_limit(settings: Settings) -> int:
     """The largest body, if the file does not name one."""
     limit = settings.memory_bytes
-    fits = not limit or memory.least(settings.threads, AUDIO_BYTES) <= limit
-    return AUDIO_BYTES if fits else LITTLE_BYTES
+    fits = not limit or memory.minimum_limit(settings.threads, AUDIO_BYTES) <= limit
+    return AUDIO_BYTES if fits else REDUCED_BODY_BYTES
 
 
 def _size_problems(settings: Settings) -> Iterator[str]:
-    if settings.max_body_bytes < LEAST_BODY:
-        yield f"maxBodyBytes: {settings.max_body_bytes} is less than {LEAST_BODY}: raise it, or write 0 for the default"
-    needed = memory.least(settings.threads, settings.max_body_bytes)
+    if settings.max_body_bytes < LEAST_BODY_BYTES:
+        limit = f"maxBodyBytes: {settings.max_body_bytes} is less than {LEAST_BODY_BYTES}"
+        yield f"{limit}: raise it, or write 0 for the default"
+    needed = memory.minimum_limit(settings.threads, settings.max_body_bytes)
     if settings.memory_bytes and settings.memory_bytes < needed:
         yield (
             f"memoryBytes: {settings.memory_bytes} is too little for maxBodyBytes {settings.max_body_bytes} with"
@@ -210,13 +213,13 @@ def _size_problems(settings: Settings) -> Iterator[str]:
         )
 
 
-def address(listen: str) -> tuple[str, int]:
+def split_address(listen: str) -> tuple[str, int]:
     """Host and port of ``[host]:port``; an empty host means all interfaces, of IPv4 and IPv6."""
     host, _unused, port = listen.rpartition(":")
     return host.strip("[]"), int(port)
 
 
-def endpoint(host: str, port: int) -> str:
+def join_address(host: str, port: int) -> str:
     """``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

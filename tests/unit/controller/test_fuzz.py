@@ -139,7 +139,7 @@ DECODERS: dict[str, Decoder] = {
     "state of a loader": (STATE, lambda data: decode_json(data, AgentReport, most=1 << 20), (DecodingError,)),
     "configuration": ({"modelRollouts": {"surge": 1}}, lambda data: parse(as_text(data)), (InvalidConfigError,)),
     "YAML": ({"a": [{"b": 1}]}, lambda data: decode_yaml(as_text(data)[:300], most=900), (DecodingError,)),
-    "API keys": ({"a": "c2stMQ=="}, lambda data: keys.hashes({"data": {"a": as_text(data), "b": 7}}), ()),
+    "API keys": ({"a": "c2stMQ=="}, lambda data: keys.hash_keys({"data": {"a": as_text(data), "b": 7}}), ()),
     "quantity": ("1Gi", lambda data: multiply(as_text(data), 3), (ValueError,)),
     "duration": ("1h30m", lambda data: parse_duration(as_text(data)), (ValueError,)),
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipway.gateway import memory
-from slipway.gateway.haproxy.render import DesiredState, files
+from slipway.gateway.haproxy.render import DesiredState, render_files
 from slipway.gateway.main import main
 from slipway.gateway.rules import connections
 from slipway.gateway.settings import Settings
@@ -19,7 +19,7 @@ FULL = Settings(memory_bytes=768 << 20)
 
 
 def configuration(settings: Settings) -> str:
-    return files(settings, DesiredState())["haproxy.cfg"]
+    return render_files(settings, DesiredState())["haproxy.cfg"]
 
 
 def frontends(settings: Settings) -> list[str]:
@@ -31,7 +31,7 @@ def frontends(settings: Settings) -> list[str]:
 def test_haproxy_accepts_as_many_connections_as_all_frontends_together(settings: Settings) -> None:
     limits = map(int, re.findall(r"^    maxconn (\d+)$", configuration(settings), re.MULTILINE))
     total, clients, *hops = limits
-    assert total == clients + sum(hops) == connections.total(settings)
+    assert total == clients + sum(hops) == connections.total_connections(settings)
     assert clients == connections.client_limit(settings)
 
 
@@ -59,7 +59,7 @@ def test_no_address_may_hold_all_buffers(threads: int, mib: int, most: int) -> N
     in_hops = re.search(r"sc1_conn_cur gt (\d+)", hops[0])
     assert in_hops
     held = limit if all(counted) else limit + int(in_hops[1])
-    assert 2 * held <= memory.buffers(threads, settings.max_body_bytes, settings.memory_bytes) * 7 / 8
+    assert 2 * held <= memory.max_buffers(threads, settings.max_body_bytes, settings.memory_bytes) * 7 / 8
 
 
 def test_requests_in_hops_do_not_count_as_connections_if_there_are_buffers_for_both() -> None:
@@ -88,7 +88,7 @@ def test_all_connections_and_http2_requests_together_have_small_buffers(
     settings = Settings(memory_bytes=768 << 20, max_connections_per_address=of_address, trusted_proxies=trusted)
     public, *_hops = frontends(settings)
     counted = [line.strip() for line in public.splitlines() if "str(ff00::)" in line or "sc_conn_cur(6)" in line]
-    buffers = memory.buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
+    buffers = memory.max_buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
     assert counted[:2] == [
         "tcp-request connection track-sc5 str(ff00::) table addresses",
         "http-request track-sc6 str(ff00::) table addresses if http2",
@@ -110,8 +110,8 @@ def test_every_hop_has_room_however_few_clients_memory_allows() -> None:
 
 @pytest.mark.parametrize("files_", [20_000, 65_536, 1_048_576])
 def test_connections_need_no_more_files_than_there_are(files_: int) -> None:
-    most = connections.within_open_files(1_000_000, files_)
-    assert 2 * connections.total(Settings(max_connections=most)) < files_
+    most = connections.limit_by_open_files(1_000_000, files_)
+    assert 2 * connections.total_connections(Settings(max_connections=most)) < files_
 
 
 @pytest.fixture

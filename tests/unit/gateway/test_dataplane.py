@@ -131,9 +131,9 @@ async def slow_session(_path: Path) -> AsyncIterator[SlowSession]:
 
 async def test_readings_of_counters_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An older dump that is added last would count as a wrap: 2^32 tokens."""
-    monkeypatch.setattr(haproxy_socket, "session", slow_session)
+    monkeypatch.setattr(haproxy_socket, "open_session", slow_session)
     plane = DataPlane(Settings(run_directory=str(tmp_path), count_tokens=True, threads=2))
-    readings = await asyncio.gather(*(plane.counters() for _unused in range(3)))
+    readings = await asyncio.gather(*(plane.read_counters() for _unused in range(3)))
     assert [answers.tokens[0] for answers in readings] == [f"ns:m alice {number} 0 0 0 0 0" for number in (1, 2, 3)]
     assert SlowSession.most == 1, "HAProxy accepts ten sessions"
 
@@ -143,8 +143,8 @@ async def test_tokens_of_a_thread_are_not_lost_when_another_does_not_answer(tmp_
     spent = Counter[str]()
     async with listening(tmp_path / "thread1.sock", "a 30", "\n> "):
         with pytest.raises(NotRunningError):
-            await plane.spent(spent)
+            await plane.collect_tokens(spent)
         assert spent == {"a": 30}
         async with listening(tmp_path / "thread2.sock", "a 4\nb 5", "\n> "):
-            await plane.spent(spent)
+            await plane.collect_tokens(spent)
     assert spent == {"a": 64, "b": 5}

@@ -11,10 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from slipway.gateway.control import exchange as module
-from slipway.gateway.control.exchange import FILE, Clock, Exchange, View, shared_limits
+from slipway.gateway.control.exchange import FILE, Clock, Exchange, ExchangeSnapshot, select_shared_limits
 from slipway.gateway.haproxy.socket import CommandError
 from slipway.gateway.routing.keys import Rights
-from slipway.gateway.rules.limits import Counted
+from slipway.gateway.rules.limits import HolderEntry
 from slipway.gateway.settings import Settings
 from slipway.gateway.shared_limits.seal import Request, Seal
 from slipway.gateway.shared_limits.usage import Report, Used
@@ -46,7 +46,7 @@ class Haproxy:
 
     def __init__(self) -> None:
         self.births = 0
-        self.entries: dict[str, Counted] = {}
+        self.entries: dict[str, HolderEntry] = {}
         self.changed: set[str] = set()
         self.tokens: Counter[str] = Counter()
         self.before_drop: Callable[[], object] = lambda: None
@@ -58,7 +58,7 @@ class Haproxy:
         """Whether a request passes; otherwise it waits."""
         if holder not in self.entries:
             self.births += 1
-            self.entries[holder] = Counted(f"b{self.births}", 0)
+            self.entries[holder] = HolderEntry(f"b{self.births}", 0)
         entry = self.entries[holder]
         passes = entry.requests < max(entry.until)
         self.entries[holder] = entry._replace(requests=entry.requests + passes, waiting=not passes)
@@ -70,13 +70,13 @@ class Haproxy:
         if command in self.fails:
             raise CommandError(command)
 
-    async def limited(self, *, everything: bool = False) -> dict[str, Counted]:
+    async def read_entries(self, *, everything: bool = False) -> dict[str, HolderEntry]:
         rows = {name: one for name, one in self.entries.items() if everything or name in self.changed}
         self.changed = set()
         self._ran("limited")
         return rows
 
-    async def spent(self, spent: Counter[str]) -> None:
+    async def collect_tokens(self, spent: Counter[str]) -> None:
         spent.update(self.tokens)
         self.tokens = Counter()
         self._ran("spent")
@@ -125,11 +125,11 @@ class Pod:
         )
         self.registry = CollectorRegistry()
         self.exchange = Exchange(settings, self.haproxy, self._view, self.registry, self.cluster.time)
-        self.exchange.recall()
+        self.exchange.restore()
         self.ledger = self.exchange.ledger
 
-    def _view(self) -> View | None:
-        return View(self.cluster.rights, dict(self.cluster.ready)) if self.snapshot else None
+    def _view(self) -> ExchangeSnapshot | None:
+        return ExchangeSnapshot(self.cluster.rights, dict(self.cluster.ready)) if self.snapshot else None
 
     def silent(self) -> float | None:
         return self.registry.get_sample_value("slipway_gateway_exchange_silent")
@@ -159,7 +159,7 @@ class Cluster:
     async def ask(self, _seal: Seal, gateway: str, request: Request) -> Report:
         if gateway not in self.pods or (request.address, gateway) in self.broken:
             raise OSError("no answer")
-        return self.pods[gateway].exchange.answer(request)
+        return self.pods[gateway].exchange.build_report(request)
 
     async def round(self, *pods: Pod) -> None:
         self.time.pass_(0.1)
@@ -183,13 +183,13 @@ async def test_the_asker_and_the_asked_log_why_a_request_is_refused(
 ) -> None:
     cluster = Cluster(tmp_path)
     one, two = cluster.add("one"), cluster.add("127.0.0.1", port=reserved_port())
-    seal = one.exchange._sealed()
+    seal = one.exchange._load_seal()
     cluster.key.write_text("x" * 64)
     two.start()
     server = await asyncio.start_server(two.exchange.port.serve, *two.name.split(":"))
     assert seal
     for _unused in range(2):
-        assert not await one.exchange._ask(seal, two.name, 60)
+        assert not await one.exchange._poll_gateway(seal, two.name, 60)
     server.close()
     lines = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert lines == [
@@ -201,8 +201,8 @@ async def test_the_asker_and_the_asked_log_why_a_request_is_refused(
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster(tmp_path)
-    monkeypatch.setattr(module, "_ask_once", cluster.ask)
-    monkeypatch.setattr(module, "_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(module, "_request_report", cluster.ask)
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0)
     monkeypatch.setattr(module.asyncio, "timeout", lambda _seconds: asyncio.timeout_at(None))
     return cluster
 
@@ -242,7 +242,7 @@ async def test_a_restarted_control_process_holds_what_haproxy_may_accept(cluster
     assert until > 20
     one.start()
     with pytest.raises(ValueError, match="just started"):
-        one.exchange.answer(Request(one.name, "0" * 32, int(START), "e"))
+        one.exchange.build_report(Request(one.name, "0" * 32, int(START), "e"))
     await cluster.round(one, two)
     record = two.ledger.gateways.peers[one.name].records.get("a")
     assert record
@@ -296,7 +296,7 @@ async def test_a_command_that_fails_loses_nothing_and_gives_nothing_away(cluster
         await cluster.round(one)
     one.haproxy.fails = set()
     await cluster.round(one)
-    own = one.ledger.days.of(one.ledger.instance, "a").requests
+    own = one.ledger.days.used_by(one.ledger.instance, "a").requests
     assert own == one.haproxy.entries["a"].requests
     assert passed + await cluster.spend(one, two) == 90
     assert one.ledger.days.total("a") == Used(90, 70)
@@ -392,7 +392,9 @@ async def test_limits_are_read_once_for_each_change_of_rights(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = []
-    monkeypatch.setattr(module, "shared_limits", lambda rights: read.append(rights) or shared_limits(rights))
+    monkeypatch.setattr(
+        module, "select_shared_limits", lambda rights: read.append(rights) or select_shared_limits(rights)
+    )
     one = cluster.add("one")
     for rights in (DAY, DAY, MINUTE):
         cluster.rights = rights

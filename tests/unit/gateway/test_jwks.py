@@ -13,7 +13,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from slipway.gateway.rules import jwks
-from slipway.gateway.rules.jwks import ALGORITHMS, MOST_KEYS, JwksError, VerificationKey, map_of, parse_loaded, sweep
+from slipway.gateway.rules.jwks import (
+    ALGORITHMS,
+    MOST_KEYS,
+    JwksError,
+    VerificationKey,
+    delete_unused,
+    map_entries,
+    parse_loaded,
+)
 
 RSA = rsa.generate_private_key(65537, 2048).public_key()
 POINT = ec.generate_private_key(ec.SECP256R1()).public_key()
@@ -38,7 +46,7 @@ def text(*keys: object) -> bytes:
 
 
 def read(answer: bytes, *algorithms: str) -> tuple[tuple[VerificationKey, ...], tuple[str, ...]]:
-    return jwks.read(answer, algorithms or ALGORITHMS)
+    return jwks.parse_jwks(answer, algorithms or ALGORITHMS)
 
 
 def test_each_key_verifies_one_algorithm_and_has_a_certificate() -> None:
@@ -114,7 +122,7 @@ def test_the_first_of_several_keys_with_one_name_counts_and_their_number_is_boun
 
 def test_the_map_has_algorithm_and_file_by_the_hash_of_the_key_id() -> None:
     keys, _unused = read(text(rsa_key(kid="a b\n; del"), point()))
-    entries = map_of("/run", keys)
+    entries = map_entries("/run", keys)
     digest = hashlib.sha256(b"a b\n; del").hexdigest().upper()
     assert entries[digest] == f"RS256:/run/{keys[0].file}"
     assert "-" not in entries, "a token without a key ID is ambiguous"
@@ -122,7 +130,7 @@ def test_the_map_has_algorithm_and_file_by_the_hash_of_the_key_id() -> None:
 
 def test_a_token_needs_no_key_id_if_there_is_only_one_key() -> None:
     keys, _unused = read(text(point()))
-    assert map_of("/run", keys)["-"] == f"ES256:/run/{keys[0].file}"
+    assert map_entries("/run", keys)["-"] == f"ES256:/run/{keys[0].file}"
 
 
 def test_files_of_removed_keys_are_deleted(tmp_path: Path) -> None:
@@ -130,7 +138,7 @@ def test_files_of_removed_keys_are_deleted(tmp_path: Path) -> None:
     (tmp_path / jwks.FOLDER).mkdir()
     for key in keys:
         (tmp_path / key.file).write_text(key.certificate)
-    sweep(tmp_path, keys[:1])
+    delete_unused(tmp_path, keys[:1])
     assert list((tmp_path / jwks.FOLDER).iterdir()) == [tmp_path / keys[0].file]
 
 

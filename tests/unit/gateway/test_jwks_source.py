@@ -129,7 +129,7 @@ async def test_a_failed_first_request_publishes_once_that_there_are_no_keys(worl
 async def test_a_restarted_source_has_the_last_good_keys(world: World) -> None:
     await world.refresh()
     world.restart()
-    world.source.recall(world.receive)
+    world.source.restore(world.receive)
     assert world.received == [["a"], ["a"]]
 
 
@@ -137,7 +137,7 @@ async def test_another_address_does_not_get_these_keys(world: World) -> None:
     await world.refresh()
     world.jwt = Jwt("https://issuer", "us", jwks_url="https://another")
     world.restart()
-    world.source.recall(world.receive)
+    world.source.restore(world.receive)
     assert world.received == [["a"]]
 
 

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.routing.keys import REFUSED, RIGHTS, Keyring, Limits, Rights, hashes, keyring, limits_of, rights_of
+from slipway.gateway.routing.keys import (
+    REFUSED,
+    RIGHTS,
+    Keyring,
+    Limits,
+    Rights,
+    build_keyring,
+    get_limits,
+    get_rights,
+    hash_keys,
+)
 
 NOW = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
 
@@ -21,16 +31,16 @@ def secret(**values: bytes) -> dict[str, dict[str, str]]:
 
 def test_only_hashes_leave() -> None:
     expected = hashlib.sha256(b"sk-1").hexdigest().upper()
-    assert hashes(secret(alice=b"sk-1\n")) == ((expected, "alice"),)
+    assert hash_keys(secret(alice=b"sk-1\n")) == ((expected, "alice"),)
 
 
 def test_empty_values_and_a_missing_secret_let_nobody_in() -> None:
-    assert hashes(secret(empty=b"", space=b" \n")) == ()
-    assert hashes({}) == hashes(None) == ()
+    assert hash_keys(secret(empty=b"", space=b" \n")) == ()
+    assert hash_keys({}) == hash_keys(None) == ()
 
 
 def test_equal_keys_count_once() -> None:
-    assert [name for _unused, name in hashes(secret(b=b"same", a=b"same"))] == ["a"]
+    assert [name for _unused, name in hash_keys(secret(b=b"same", a=b"same"))] == ["a"]
 
 
 def with_rights(rights: object, **values: bytes) -> dict[str, Any]:
@@ -41,7 +51,7 @@ def with_rights(rights: object, **values: bytes) -> dict[str, Any]:
 def read(
     keys_secret: dict[str, Any], before: Keyring | None = None, *, now: dt.datetime = NOW, counted: bool = True
 ) -> tuple[Keyring, tuple[str, ...]]:
-    return keyring(keys_secret, before or Keyring(), now, tokens_counted=counted)
+    return build_keyring(keys_secret, before or Keyring(), now, tokens_counted=counted)
 
 
 def names(ring: Keyring) -> set[str]:
@@ -124,9 +134,9 @@ def test_limits_per_day_follow_the_others() -> None:
 
 def test_a_subject_without_an_entry_has_the_limits_of_all_subjects() -> None:
     limits = {"jwt:*": Limits(requests=5), "jwt:a": Limits(requests=1)}
-    assert limits_of(limits, "jwt:a") == Limits(requests=1)
-    assert limits_of(limits, "jwt:b") == Limits(requests=5)
-    assert limits_of(limits, "b") is None
+    assert get_limits(limits, "jwt:a") == Limits(requests=1)
+    assert get_limits(limits, "jwt:b") == Limits(requests=5)
+    assert get_limits(limits, "b") is None
 
 
 SUBJECTS = {"jwt:alice@example.org": {"models": ["m"]}, "jwt:*": {"requestsPerMinute": 5}}
@@ -163,5 +173,5 @@ def test_an_invalid_subject_is_a_problem(name: str) -> None:
 
 
 def test_a_subject_whose_rights_were_just_removed_is_refused_and_a_key_is_not_limited() -> None:
-    assert rights_of({}, "alice") == Rights()
-    assert rights_of({}, "jwt:alice") == REFUSED
+    assert get_rights({}, "alice") == Rights()
+    assert get_rights({}, "jwt:alice") == REFUSED

@@ -476,4 +476,4 @@ def test_a_gateway_with_two_addresses_is_one_gateway(monkeypatch: pytest.MonkeyP
             "endpoints": [{"addresses": [host], "targetRef": target, "conditions": {"ready": True}}],
         }
         source._gateways.store.put(piece)
-    assert source._exchanges() == {expected: True}
+    assert source._exchange_addresses() == {expected: True}

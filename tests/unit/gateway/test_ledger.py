@@ -37,8 +37,8 @@ class Gateway:
                 peer = self.ledger.gateways.peers.get(other.name)
                 epoch, since, complete = (peer.epoch, peer.version, peer.complete) if peer else ("", 0, False)
                 asker = {"asker": self.ledger.epoch, "address": self.name}
-                report = other.ledger.report(now, epoch, since, **asker, complete=not complete)
-                self.ledger.hear(now, other.name, report)
+                report = other.ledger.build_report(now, epoch, since, **asker, complete=not complete)
+                self.ledger.merge_report(now, other.name, report)
                 if not report.more:
                     break
 
@@ -48,13 +48,13 @@ class Gateway:
             until = grant.until if grant else (0, 0)
             self.ledger.observe(now, holder, "b1", self.requests.get(holder, 0), waiting=waiting, until=until)
         self.wants = {}
-        self.ledger.age(now, self.ledger.due())
+        self.ledger.expire(now, self.ledger.next_holders())
 
     def grant(self, now: float, addresses: list[str]) -> None:
-        self.ledger.keep(now, addresses)
-        granted = self.ledger.grants(now, MIDNIGHT, list(self.ledger.holders))
+        self.ledger.set_gateways(now, addresses)
+        granted = self.ledger.build_grants(now, MIDNIGHT, list(self.ledger.holders))
         self.grants |= {holder: grant for holder, _birth, grant in granted}
-        self.ledger.settle(granted)
+        self.ledger.confirm_grants(granted)
 
     def round(self, now: float, others: list[Gateway]) -> None:
         self.observe(now)
@@ -171,7 +171,7 @@ def test_a_restarted_gateway_learns_the_day_also_of_one_that_has_gone() -> None:
     _passed, now = spend(gateways, "a", 1000.0)
     second = Gateway(9, limits)
     rest = [gateways[0], second]
-    gateways[0].ledger.keep(now, [second.name])
+    gateways[0].ledger.set_gateways(now, [second.name])
     now = settle(rest, now)
     assert second.ledger.days.total("a") == Used(5)
     assert spend(rest, "a", now)[0] == 0
@@ -194,12 +194,12 @@ def test_a_restarted_process_continues_with_what_was_saved_and_counts_nothing_tw
     again = restarted(old, now)
     again.observe(now, "a", "b1", old.requests["a"])
     assert again.days.total("a") == Used(5)
-    gateways[1].ledger.hear(now, old.name, again.report(now, "", 0, complete=True))
+    gateways[1].ledger.merge_report(now, old.name, again.build_report(now, "", 0, complete=True))
     assert gateways[1].ledger.days.total("a") == Used(5)
     other = gateways[1].ledger
-    used = other.gateways.peers[old.name].minute(now, "a")
+    used = other.gateways.peers[old.name].used_last_minute(now, "a")
     assert used.requests == old.requests["a"]
-    assert not other.gateways._gone
+    assert not other.gateways._retired
 
 
 def test_requests_while_no_control_process_ran_count_after_it() -> None:
@@ -222,7 +222,7 @@ def test_a_restarted_process_reports_what_haproxy_may_still_accept() -> None:
     assert held == 100
     again = restarted(gateways[0], now)
     again.observe(now, "a", "b1", 0, until=(0, held))
-    (record,) = again.report(now, "", 0, complete=True).records
+    (record,) = again.build_report(now, "", 0, complete=True).records
     assert record.reserved == (0, held)
     gateways[0].ledger = again
     passed, _now = spend(gateways, "a", now, 400)
@@ -233,7 +233,7 @@ def test_the_last_minute_of_a_restarted_process_is_reported() -> None:
     one = Gateway(1, {"a": Limits(requests=50, tokens=1000)})
     one.ledger.count(1000.0, "a", Used(3, 70))
     again = restarted(one, 1010.0)
-    (record,) = again.report(1010.0, "", 0, complete=True).records
+    (record,) = again.build_report(1010.0, "", 0, complete=True).records
     assert record.minute == (3, 70)
 
 
@@ -241,7 +241,7 @@ def test_a_silent_gateway_is_assumed_to_use_its_equal_part() -> None:
     gateways = three({"a": Limits(requests=30)})
     now = settle(gateways, 1000.0)
     for one in gateways[:2]:
-        one.ledger.fail(gateways[2].name)
+        one.ledger.mark_silent(gateways[2].name)
     passed = 0
     for number in range(300):
         one = gateways[number % 2]
@@ -289,10 +289,10 @@ def test_a_holder_that_does_not_return_leaves_only_its_day() -> None:
     one = Gateway(1, {"jwt:*": Limits(requests=5)})
     for number in range(500):
         one.ledger.observe(1000.0, f"jwt:{number}", "b1", 1)
-    drops = one.ledger.age(1070.0, list(one.ledger.holders))
+    drops = one.ledger.expire(1070.0, list(one.ledger.holders))
     assert sorted(drops) == sorted((f"jwt:{number}", "b1", 1) for number in range(500))
-    one.ledger.forget((holder, birth) for holder, birth, _requests in drops)
-    one.ledger.age(1075.0, list(one.ledger.holders))
+    one.ledger.confirm_drops((holder, birth) for holder, birth, _requests in drops)
+    one.ledger.expire(1075.0, list(one.ledger.holders))
     assert not one.ledger.holders
     assert one.ledger.days.size == 0
 
@@ -301,15 +301,15 @@ def test_a_holder_is_known_until_haproxy_has_dropped_it() -> None:
     """A request may come between the look at HAProxy's entries and the order to drop one."""
     one = Gateway(1, {"a": Limits(requests_day=1000)})
     one.ledger.observe(1000.0, "a", "b1", 400)
-    assert one.ledger.age(1061.0, ["a"]) == [("a", "b1", 400)]
+    assert one.ledger.expire(1061.0, ["a"]) == [("a", "b1", 400)]
     one.ledger.observe(1061.1, "a", "b1", 401)
     assert one.ledger.days.total("a") == Used(401)
-    assert one.ledger.age(1061.2, ["a"]) == []
-    assert one.ledger.age(1130.0, ["a"]) == [("a", "b1", 401)]
-    one.ledger.forget([("a", "b1")])
+    assert one.ledger.expire(1061.2, ["a"]) == []
+    assert one.ledger.expire(1130.0, ["a"]) == [("a", "b1", 401)]
+    one.ledger.confirm_drops([("a", "b1")])
     one.ledger.observe(1131.0, "a", "b2", 1)
     assert one.ledger.days.total("a") == Used(402)
-    one.ledger.forget([("a", "b1")])
+    one.ledger.confirm_drops([("a", "b1")])
     assert one.ledger.holders["a"].birth == "b2"
 
 
@@ -318,7 +318,7 @@ def test_where_there_are_many_holders_idle_ones_go_sooner(monkeypatch: pytest.Mo
     one = Gateway(1, {"jwt:*": Limits(requests=5)})
     for number in range(6):
         one.ledger.observe(1000.0, f"jwt:{number}", "b1", 1)
-    assert len(one.ledger.age(1011.0, list(one.ledger.holders))) == 6
+    assert len(one.ledger.expire(1011.0, list(one.ledger.holders))) == 6
 
 
 def test_uses_of_a_day_are_bounded_and_the_least_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +327,7 @@ def test_uses_of_a_day_are_bounded_and_the_least_are_forgotten(monkeypatch: pyte
     one.ledger.observe(1000.0, "jwt:heavy", "b1", 50)
     for number in range(300):
         one.ledger.observe(1000.0, f"jwt:{number}", "b1", 1)
-        one.ledger.age(1000.0, [])
+        one.ledger.expire(1000.0, [])
     assert one.ledger.days.size <= 101
     assert one.ledger.days.total("jwt:heavy") == Used(50)
 
@@ -336,10 +336,10 @@ def test_a_peer_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(usage, "MOST_HOLDERS", 10)
     peer = Peer("a" * 32, "e")
     for number in range(50):
-        peer.take(1000.0, Record("a" * 32, f"h{number}", 1, (1, 0), (1, 0)))
+        peer.add_record(1000.0, Record("a" * 32, f"h{number}", 1, (1, 0), (1, 0)))
     assert len(peer.records) == 10
     peer.make_room(2000.0, 1)
-    peer.take(2000.0, Record("a" * 32, "new", 1, (1, 0), (1, 0)))
+    peer.add_record(2000.0, Record("a" * 32, "new", 1, (1, 0), (1, 0)))
     assert list(peer.records) == ["new"]
 
 
@@ -354,9 +354,9 @@ def test_a_report_searches_for_room_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
     one, name = Gateway(1, {}), "b" * 32
     records = [Record(name, f"h{number}", 1, (1, 0), (1, 0)) for number in range(500)]
-    one.ledger.hear(1000.0, "x:1", Report(name, "e", DAY, 1, 0, False, tuple(records[:10])))
-    monkeypatch.setattr(Peer, "minute", minute)
-    one.ledger.hear(1000.0, "x:1", Report(name, "e", DAY, 2, 0, False, tuple(records)))
+    one.ledger.merge_report(1000.0, "x:1", Report(name, "e", DAY, 1, 0, False, tuple(records[:10])))
+    monkeypatch.setattr(Peer, "used_last_minute", minute)
+    one.ledger.merge_report(1000.0, "x:1", Report(name, "e", DAY, 2, 0, False, tuple(records)))
     assert looks == 10
 
 
@@ -366,9 +366,9 @@ def test_a_total_that_began_again_is_not_taken_for_the_old_one() -> None:
     for now in (1000.0, 1061.5):
         gateways[0].ledger.count(now, "a", Used(0, 900))
         gateways[1].ask(now, [gateways[0]])
-        assert gateways[1].ledger.gateways.peers[gateways[0].name].minute(now, "a") == Used(0, 900)
+        assert gateways[1].ledger.gateways.peers[gateways[0].name].used_last_minute(now, "a") == Used(0, 900)
         for later in (now + 61.1, now + 61.2):
-            gateways[0].ledger.age(later, gateways[0].ledger.due())
+            gateways[0].ledger.expire(later, gateways[0].ledger.next_holders())
 
 
 def test_records_that_cannot_be_right_are_ignored_and_the_others_count() -> None:
@@ -377,7 +377,7 @@ def test_records_that_cannot_be_right_are_ignored_and_the_others_count() -> None
     names = ["", "with space", "ä", "x" * 301, "line\nbreak", "a=b,c;d", "\\"]
     records = [Record(other, name, day=(1, 0)) for name in names] + [Record("../x", "a", day=(1, 0))]
     report = Report(other, "e", DAY, 1, 0, False, (*records, Record(other, "a", day=(2, 0))))
-    one.ledger.hear(1000.0, "10.0.0.9:8082", report)
+    one.ledger.merge_report(1000.0, "10.0.0.9:8082", report)
     assert one.ledger.days.total("a") == Used(2)
     assert dict(one.ledger.days.holders(other)) == {"a": Used(2), "a=b,c;d": Used(1), "\\": Used(1)}
 
@@ -385,7 +385,7 @@ def test_records_that_cannot_be_right_are_ignored_and_the_others_count() -> None
 def test_a_gateway_that_answers_as_this_one_is_refused() -> None:
     one = Gateway(1, {})
     with pytest.raises(ValueError, match="itself"):
-        one.ledger.hear(1000.0, "x:1", Report(one.ledger.instance, "e", DAY, 1, 0, False, ()))
+        one.ledger.merge_report(1000.0, "x:1", Report(one.ledger.instance, "e", DAY, 1, 0, False, ()))
     assert not one.ledger.gateways.peers
 
 
@@ -397,7 +397,7 @@ def test_a_long_report_has_pages() -> None:
     second.ask(1000.0, [first])
     assert second.ledger.days.size == 5000
     assert second.ledger.gateways.peers[first.name].complete
-    assert not first.ledger.report(1000.0, first.ledger.epoch, first.ledger.version, complete=False).records
+    assert not first.ledger.build_report(1000.0, first.ledger.epoch, first.ledger.version, complete=False).records
 
 
 def test_a_window_adds_what_comes_in_the_same_second() -> None:
@@ -434,7 +434,7 @@ def one_sided(limit: Limits) -> tuple[Gateway, Gateway, float]:
     for one in (first, second):
         one.send("a")
     now = settle([first, second], 1000.0)
-    second.ledger.fail(first.name)
+    second.ledger.mark_silent(first.name)
     return first, second, now
 
 
@@ -472,7 +472,7 @@ def test_links_that_fail_and_return_in_each_direction_let_no_request_pass_twice(
         if action < 0.5:
             passed += one.send("a") is True
         elif action < 0.75 and (one.name, other.name) in broken:
-            one.ledger.fail(other.name)
+            one.ledger.mark_silent(other.name)
         elif action < 0.75:
             one.ask(now, [other])
         else:
@@ -503,7 +503,7 @@ def test_a_gateway_that_ends_keeps_nothing_after_it_has_left() -> None:
     now = settle(gateways, now)
     rest = gateways[:2]
     for one in rest:
-        one.ledger.fail(gateways[2].name)
+        one.ledger.mark_silent(gateways[2].name)
     passed, _now = spend(rest, "a", now, 60)
     assert passed == 29
 
@@ -512,12 +512,12 @@ def test_what_a_report_brings_while_grants_are_on_their_way_is_not_called_seen()
     first, second = (Gateway(number, {"a": Limits(requests=30)}) for number in (1, 2))
     first.send("a")
     settle([first, second], 1000.0)
-    granted = first.ledger.grants(1001.0, MIDNIGHT, ["a"])
+    granted = first.ledger.build_grants(1001.0, MIDNIGHT, ["a"])
     before = first.ledger.gateways.peers[second.name].version
     second.ledger.count(1001.0, "a", Used(1))
     first.ask(1001.0, [second])
-    first.ledger.settle(granted)
-    assert first.ledger.report(1001.0, "", 0, asker=second.ledger.epoch, complete=True).seen == before
+    first.ledger.confirm_grants(granted)
+    assert first.ledger.build_report(1001.0, "", 0, asker=second.ledger.epoch, complete=True).acknowledged == before
 
 
 def test_a_grant_that_may_be_lost_is_sent_again() -> None:
@@ -525,11 +525,11 @@ def test_a_grant_that_may_be_lost_is_sent_again() -> None:
     one.send("a")
     one.round(1000.0, [])
     one.ledger.limits = {"a": Limits(requests=20)}
-    lost = one.ledger.grants(1000.0, MIDNIGHT, ["a"])
+    lost = one.ledger.build_grants(1000.0, MIDNIGHT, ["a"])
     one.ledger.limits = {"a": Limits(requests=30)}
     assert lost
     assert one.ledger.holders["a"].until == (30, 0), "HAProxy may have the old one or the new one"
-    assert one.ledger.grants(1000.0, MIDNIGHT, ["a"])
+    assert one.ledger.build_grants(1000.0, MIDNIGHT, ["a"])
 
 
 def test_a_round_looks_at_what_changed_and_at_some_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -538,13 +538,13 @@ def test_a_round_looks_at_what_changed_and_at_some_of_the_others(monkeypatch: py
     one = Gateway(1, {"jwt:*": Limits(requests=5)})
     for number in range(30):
         one.ledger.observe(1000.0, f"jwt:{number}", "b1", 1)
-    first = [one.ledger.due() for _unused in range(3)]
+    first = [one.ledger.next_holders() for _unused in range(3)]
     assert max(map(len, first)) <= 13
     assert {f"jwt:{number}" for number in range(30)} <= set().union(*first), (
         "the changed ones of a round wait no longer"
     )
     one.ledger.observe(1000.1, "jwt:7", "b1", 2)
-    later = [one.ledger.due() for _unused in range(10)]
+    later = [one.ledger.next_holders() for _unused in range(10)]
     assert "jwt:7" in later[0]
     assert max(map(len, later[1:])) <= 3
     assert len(set().union(*later)) == 30
@@ -571,7 +571,7 @@ def test_what_only_one_gateway_heard_of_a_silent_one_reaches_the_others() -> Non
     two.ask(now, [silent])
     one.ask(now, [two])
     assert one.ledger.days.total("a").requests == used
-    two.ledger.fail(silent.name)
+    two.ledger.mark_silent(silent.name)
     one.ask(now, [two])
     assert one.ledger.days.total("a").requests == used + 1
 
@@ -579,7 +579,7 @@ def test_what_only_one_gateway_heard_of_a_silent_one_reaches_the_others() -> Non
 def test_a_refused_request_is_looked_at_but_is_no_news_for_other_gateways() -> None:
     one = Gateway(1, {"a": Limits(requests=5)})
     one.ledger.observe(1000.0, "a", "b1", 5, until=(5, 0))
-    one.ledger.due()
+    one.ledger.next_holders()
     version = one.ledger.version
     one.ledger.observe(1000.1, "a", "b1", 5, until=(5, 0))
     assert one.ledger.version == version

@@ -7,7 +7,7 @@ import pytest
 from slipway.gateway.routing.keys import Rights
 from slipway.gateway.routing.table import Backend, RoutingTable
 from slipway.gateway.rules import limits
-from slipway.gateway.rules.limits import Permissions, allowed, backends_of, learns_refusal, maps
+from slipway.gateway.rules.limits import Permissions, allowed_entries, maps, may_learn_refusal, permitted_backends
 from slipway.serving.routing.route import Route
 
 TABLE = RoutingTable(
@@ -35,12 +35,12 @@ TABLE = RoutingTable(
     ],
 )
 def test_models_are_named_by_id_namespace_or_label(rights: Rights, expected: set[str]) -> None:
-    assert backends_of(rights, TABLE) == expected
+    assert permitted_backends(rights, TABLE) == expected
 
 
 def test_only_keys_with_rights_have_entries() -> None:
     rights = {"reader": Rights(models=("three",)), "few": Rights(requests_per_minute=9)}
-    assert maps(rights, allowed(rights, TABLE)) == {
+    assert maps(rights, allowed_entries(rights, TABLE)) == {
         "limits.map": {"few": "9::::"},
         "restricted.map": {"reader": "1"},
         "allowed.map": {"reader/b:three": "1"},
@@ -50,11 +50,11 @@ def test_only_keys_with_rights_have_entries() -> None:
 def test_a_key_with_the_id_or_the_namespace_of_a_refused_model_may_learn_why() -> None:
     refused = {"bad": "InvalidSpec", "a/bad": "InvalidSpec", "b/bad": "NotAllowed", "bad/x": "NotAllowed"}
     rights = {"id": Rights(models=("bad",)), "space": Rights(models=("a/*",)), "label": Rights(selector="!team")}
-    entries = allowed(rights, TABLE._replace(refused=refused))
+    entries = allowed_entries(rights, TABLE._replace(refused=refused))
     assert {one for one in entries if "!" in one} == {"id!bad", "space!a/bad"}
-    learned = {name: [one for one in refused if learns_refusal(own, one)] for name, own in rights.items()}
+    learned = {name: [one for one in refused if may_learn_refusal(own, one)] for name, own in rights.items()}
     assert learned == {"id": ["bad"], "space": ["a/bad"], "label": []}
-    assert all(learns_refusal(Rights(requests_per_minute=9), one) for one in refused)
+    assert all(may_learn_refusal(Rights(requests_per_minute=9), one) for one in refused)
 
 
 def with_backend(**changed: object) -> RoutingTable:
@@ -71,9 +71,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def counted(rights: Rights, table: RoutingTable) -> frozenset[str]:
         owners.append(rights.owner)
-        return backends_of(rights, table)
+        return permitted_backends(rights, table)
 
-    monkeypatch.setattr(limits, "backends_of", counted)
+    monkeypatch.setattr(limits, "permitted_backends", counted)
     return owners
 
 
@@ -82,9 +82,9 @@ RIGHTS = {"k": Rights(owner="a", selector="team=search"), "l": Rights(owner="b",
 
 def test_endpoints_that_come_and_go_compute_nothing_anew(asked: list[str]) -> None:
     permissions = Permissions()
-    assert permissions.of(RIGHTS, TABLE) == {"k/a:one": "1", "l/b:three": "1"}
+    assert permissions.update(RIGHTS, TABLE) == {"k/a:one": "1", "l/b:three": "1"}
     for endpoints in (("10.0.0.1:80",), ("10.0.0.2:80",), ()):
-        assert permissions.of(dict(RIGHTS), with_backend(endpoints=endpoints)) == {"k/a:one": "1", "l/b:three": "1"}
+        assert permissions.update(dict(RIGHTS), with_backend(endpoints=endpoints)) == {"k/a:one": "1", "l/b:three": "1"}
     assert asked == ["a", "b"]
 
 
@@ -105,8 +105,8 @@ def test_what_permissions_depend_on_computes_them_anew(
     rights: dict[str, Rights], table: RoutingTable, expected: dict[str, str]
 ) -> None:
     permissions = Permissions()
-    permissions.of(RIGHTS, TABLE)
-    assert permissions.of(rights, table) == expected
+    permissions.update(RIGHTS, TABLE)
+    assert permissions.update(rights, table) == expected
 
 
 HOSTILE = ("jwt:a=b", "jwt:x|y,z~@/+", "with space", "semi;colon\n", "back\\slash", "ключ", "%25", "a:b", "x" * 300)
@@ -129,10 +129,10 @@ def test_a_command_is_bounded_in_words_and_bytes() -> None:
 
 
 def test_answers_of_haproxy_are_read_by_holder() -> None:
-    assert limits.parse_counted("jwt%3Aa b1 3 0 7 0\nb b2 4 1 0 9\nbroken\n") == {
-        "jwt:a": limits.Counted("b1", 3, until=(7, 0)),
-        "b": limits.Counted("b2", 4, waiting=True, until=(0, 9)),
+    assert limits.parse_entries("jwt%3Aa b1 3 0 7 0\nb b2 4 1 0 9\nbroken\n") == {
+        "jwt:a": limits.HolderEntry("b1", 3, until=(7, 0)),
+        "b": limits.HolderEntry("b2", 4, waiting=True, until=(0, 9)),
     }
-    assert limits.parse_spent("jwt%3Aa 30\n\n") == {"jwt:a": 30}
+    assert limits.parse_tokens("jwt%3Aa 30\n\n") == {"jwt:a": 30}
     assert limits.parse_dropped("jwt%3Aa b1\n\n") == [("jwt:a", "b1")]
     assert list(limits.drop_commands([("jwt:a", "b1", 3)])) == ["drop slipway limits jwt%3Aa:b1:3"]

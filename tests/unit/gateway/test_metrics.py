@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from slipway.gateway.haproxy.metrics import Answers, HaproxyCollector, requests
+from slipway.gateway.haproxy.metrics import HaproxyCollector, RawCounters, count_requests
 from slipway.gateway.rules import tokens
 
 COLUMNS = (
@@ -19,15 +19,15 @@ control,BACKEND,0,1,1,1,0,0,0,0,0,9,0,0,0,0"""
 FIRST_BYTES = "# table: x\n0x7f: key=ns:m use=0 exp=0 shard=0 gpc0=1500 gpc1=3"
 
 
-def text(answers: Answers | None) -> str:
+def text(answers: RawCounters | None) -> str:
     registry, collector = CollectorRegistry(), HaproxyCollector()
     registry.register(collector)
-    collector.answers = answers
+    collector.counters = answers
     return generate_latest(registry).decode()
 
 
 def test_each_model_is_counted_by_its_backend() -> None:
-    shown = text(Answers(STATISTICS, FIRST_BYTES, "ns:m 2 3 4 0\n"))
+    shown = text(RawCounters(STATISTICS, FIRST_BYTES, "ns:m 2 3 4 0\n"))
     model = 'model="m",namespace="ns"'
     for line in (
         f'slipway_gateway_requests_total{{code="2xx",{model}}} 3.0',
@@ -48,24 +48,24 @@ def test_each_model_is_counted_by_its_backend() -> None:
 
 def test_who_waited_for_the_next_server_is_counted_once() -> None:
     waited = "ns:m,unanswered,1,0,0,0,0,0,0,0,0,1,0,0,0,0"
-    shown = text(Answers(f"{STATISTICS}\n{waited}", FIRST_BYTES, "")).splitlines()
+    shown = text(RawCounters(f"{STATISTICS}\n{waited}", FIRST_BYTES, "")).splitlines()
     assert 'slipway_gateway_requests_total{code="2xx",model="m",namespace="ns"} 2.0' in shown
     assert 'slipway_gateway_requests_in_flight{model="m",namespace="ns"} 1.0' in shown
 
 
 def test_requests_in_flight_and_waiting_are_added_by_backend() -> None:
     retried = "ns:m,unanswered,1,0,0,0,0,0,0,0,0,1,0,0,0,0"
-    assert requests(f"{STATISTICS}\n{retried}", "ns:m 5 3 4 0\nns:other 9 0 0 0\n") == {"ns:m": 6}
+    assert count_requests(f"{STATISTICS}\n{retried}", "ns:m 5 3 4 0\nns:other 9 0 0 0\n") == {"ns:m": 6}
 
 
 def test_servers_that_are_passed_over_are_told_of_each_model() -> None:
-    answers = Answers(STATISTICS, FIRST_BYTES, "", passed_over={"ns:m": 1, "ns:gone": 1})
+    answers = RawCounters(STATISTICS, FIRST_BYTES, "", passed_over={"ns:m": 1, "ns:gone": 1})
     shown = [line for line in text(answers).splitlines() if line.startswith("slipway_gateway_passed_over_servers{")]
     assert shown == ['slipway_gateway_passed_over_servers{model="m",namespace="ns"} 1.0']
 
 
 def test_a_model_that_refused_nothing_yet_counts_zero() -> None:
-    shown = text(Answers(STATISTICS, FIRST_BYTES, ""))
+    shown = text(RawCounters(STATISTICS, FIRST_BYTES, ""))
     assert 'slipway_gateway_requests_waiting{model="m",namespace="ns"} 0.0' in shown
     assert 'slipway_gateway_requests_refused_total{model="m",namespace="ns",reason="full"} 0.0' in shown
 
@@ -76,14 +76,14 @@ def test_without_haproxy_only_that_is_said() -> None:
 
 def test_models_that_are_gone_are_shown_no_more() -> None:
     first_bytes = f"{FIRST_BYTES}\n0x80: key=ns:gone use=0 exp=0 shard=0 gpc0=15 gpc1=3"
-    shown = text(Answers(STATISTICS, first_bytes, "ns:gone 0 3 4 0\nns:m 1 0 0 0\n"))
+    shown = text(RawCounters(STATISTICS, first_bytes, "ns:gone 0 3 4 0\nns:m 1 0 0 0\n"))
     assert "gone" not in shown
     assert 'slipway_gateway_requests_waiting{model="m",namespace="ns"} 1.0' in shown
 
 
 def test_tokens_are_the_sum_of_the_threads_and_those_of_deleted_models_are_left_out() -> None:
     threads = ("ns:m alice 10 4 5 1 0 5\nns:gone alice 1 1 1 1 1 1\n", "ns:m alice 1 0 2 0 1 0\nns:m - 7 0 0 0 0 0\n")
-    shown = text(Answers(STATISTICS, FIRST_BYTES, "", threads)).splitlines()
+    shown = text(RawCounters(STATISTICS, FIRST_BYTES, "", threads)).splitlines()
     for key, kind, count in (
         ("alice", "input", 11.0),
         ("alice", "cached", 4.0),
@@ -106,7 +106,7 @@ def test_tokens_that_rules_counted_are_read_like_those_of_a_thread() -> None:
     table = "# table: token_counts, type: string, size:20480, used:2\n"
     table += row("ns:m!alice", 60, 1, 54, 2) + row("static:org/m!jwt:a\\=b/c", 3, 0, 4, 0)
     rows = tokens.TableCounters().rows("1", table)
-    assert tokens.added([rows, "ns:m alice 1 0 1 0 1 1"]) == {
+    assert tokens.sum_answers([rows, "ns:m alice 1 0 1 0 1 1"]) == {
         ("ns:m", "alice"): tokens.Counts(61, 1, 55, 2, 1, 1),
         ("static:org/m", "jwt:a=b/c"): tokens.Counts(3, 0, 4),
     }
@@ -116,7 +116,7 @@ def test_a_counter_of_32_bits_that_wraps_goes_on() -> None:
     counters, sums = tokens.TableCounters(), []
     for number in (4_000_000_000, 4_294_967_295, 4, 4, 5):
         rows = counters.rows("1", row("ns:m!alice", 1, 0, number, 0))
-        sums.append(tokens.added([rows])["ns:m", "alice"].output)
+        sums.append(tokens.sum_answers([rows])["ns:m", "alice"].output)
     assert sums == [4_000_000_000, 4_294_967_295, 4_294_967_300, 4_294_967_300, 4_294_967_301]
 
 
@@ -127,4 +127,4 @@ def test_counters_begin_anew_with_the_next_process_of_haproxy() -> None:
 
 
 def test_where_no_tokens_are_counted_none_are_shown() -> None:
-    assert "slipway_gateway_tokens" not in text(Answers(STATISTICS, FIRST_BYTES, ""))
+    assert "slipway_gateway_tokens" not in text(RawCounters(STATISTICS, FIRST_BYTES, ""))

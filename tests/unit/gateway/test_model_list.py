@@ -41,7 +41,7 @@ def current() -> Current:
 
 @pytest.fixture
 async def client(current: Current) -> AsyncIterator[TestClient[Any, Any]]:
-    async with TestClient(TestServer(http_api.model_list(lambda: current.table))) as test_client:
+    async with TestClient(TestServer(http_api.build_model_list(lambda: current.table))) as test_client:
         yield test_client
 
 
@@ -78,8 +78,8 @@ async def test_a_card_is_written_once_for_a_table_whatever_number_of_requests_as
     client: TestClient[Any, Any], current: Current, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
-    public = Card.public
-    monkeypatch.setattr(Card, "public", lambda self: written.append(self.id) or public(self))
+    public = Card.to_json
+    monkeypatch.setattr(Card, "to_json", lambda self: written.append(self.id) or public(self))
     for query in ("", "", "?feature=TextEmbedding", "?feature=TextGeneration", ""):
         await listed(client, query)
     assert sorted(written) == ["chat", "plain", "vectors"]
@@ -120,8 +120,8 @@ class Waited(asyncio.Event):
 async def test_before_the_first_table_the_list_is_waited_for(current: Current) -> None:
     """An empty one would say that there are no models."""
     first_table = Waited()
-    application = http_api.model_list(lambda: current.table)
-    application.middlewares.append(http_api.once_known(first_table))
+    application = http_api.build_model_list(lambda: current.table)
+    application.middlewares.append(http_api.wait_for_table(first_table))
     async with TestClient(TestServer(application)) as client:
         request = asyncio.create_task(listed(client))
         await first_table.waited.wait()
@@ -133,9 +133,9 @@ async def test_before_the_first_table_the_list_is_waited_for(current: Current) -
 async def test_who_waits_for_the_first_table_in_vain_is_told_so(
     current: Current, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_api, "KNOWN_SECONDS", 0.01)
-    application = http_api.model_list(lambda: current.table)
-    application.middlewares.append(http_api.once_known(asyncio.Event()))
+    monkeypatch.setattr(http_api, "TABLE_SECONDS", 0.01)
+    application = http_api.build_model_list(lambda: current.table)
+    application.middlewares.append(http_api.wait_for_table(asyncio.Event()))
     async with TestClient(TestServer(application)) as client, client.get("/v1/models") as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
         assert (await answer.json())["error"]["code"] == "models_unknown"
@@ -170,7 +170,7 @@ async def test_a_fault_of_ours_has_it_too() -> None:
     def broken() -> RoutingTable:
         raise RuntimeError("secret of the program")
 
-    async with TestClient(TestServer(http_api.model_list(broken))) as client, client.get("/v1/models") as answer:
+    async with TestClient(TestServer(http_api.build_model_list(broken))) as client, client.get("/v1/models") as answer:
         assert answer.status == 500
         text = await answer.text()
         assert "secret" not in text
@@ -184,7 +184,7 @@ async def test_so_have_errors_of_the_port_for_health() -> None:
     async def count(_services: Sequence[str]) -> Mapping[str, int]:
         raise CommandError("HAProxy does not answer")
 
-    application = http_api.operations(lambda: True, refresh, lambda: b"", count)
+    application = http_api.build_operations(lambda: True, refresh, lambda: b"", count)
     many = "&".join(f"service=a/{number}" for number in range(http_api.MOST_COUNTED + 1))
     paths = {"/nothing": 404, "/metrics": 500, "/requests?service=a/b": 503, f"/requests?{many}": 400}
     async with TestClient(TestServer(application)) as client:
@@ -201,7 +201,7 @@ async def test_the_controller_reads_the_requests_of_the_services_that_it_names()
     async def count(services: Sequence[str]) -> Mapping[str, int]:
         return {service: 2 for service in services if service == "team/a"}
 
-    application = http_api.operations(lambda: True, refresh, lambda: b"", count)
+    application = http_api.build_operations(lambda: True, refresh, lambda: b"", count)
     async with (
         TestClient(TestServer(application)) as client,
         client.get("/requests?service=team/a&service=b/c") as answer,

@@ -44,7 +44,7 @@ def test_a_pod_that_answers_errors_alone_is_passed_over_while_others_answer() ->
     assert pods.look({A: (0, 3), B: (9, 0)}) == []
     assert pods.look({A: (0, 2), B: (9, 0)}) == [A]
     assert pods.used() == (B, C)
-    assert pods.outliers.passed_over() == {"ns:m": 1}
+    assert pods.outliers.count_passed_over() == {"ns:m": 1}
 
 
 def test_a_pod_with_any_good_answer_between_its_errors_is_not() -> None:
@@ -76,7 +76,7 @@ def test_it_gets_another_chance_after_a_time_that_grows_with_each_failure() -> N
     times = []
     for _unused in range(6):
         began = pods.now
-        while pods.outliers.passed_over():
+        while pods.outliers.count_passed_over():
             pods.look({B: (9, 0)})
         times.append(pods.now - began)
         assert A in pods.used()
@@ -87,7 +87,7 @@ def test_it_gets_another_chance_after_a_time_that_grows_with_each_failure() -> N
 def test_a_good_answer_makes_it_like_any_other() -> None:
     pods = Pods(A, B)
     pods.look({A: (0, 9), B: (9, 0)})
-    while pods.outliers.passed_over():
+    while pods.outliers.count_passed_over():
         pods.look({B: (9, 0)})
     pods.look({A: (1, 0), B: (9, 0)})
     assert pods.look({A: (0, 4), B: (9, 0)}) == []
@@ -117,7 +117,7 @@ def test_what_the_table_does_not_have_is_forgotten() -> None:
     pods = Pods(A, B)
     pods.look({A: (0, 9), B: (9, 0)})
     pods.outliers.filter(EMPTY)
-    assert pods.outliers.passed_over() == {}
+    assert pods.outliers.count_passed_over() == {}
 
 
 def test_no_model_loses_its_last_pod() -> None:

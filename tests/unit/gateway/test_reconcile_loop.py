@@ -22,7 +22,7 @@ class DataPlane:
         self.failures, self.running = list(failures), running or set()
         self.applied: list[DesiredState] = []
 
-    async def servers(self) -> set[str]:
+    async def list_active_servers(self) -> set[str]:
         return self.running
 
     async def apply(self, state: DesiredState) -> None:
@@ -45,7 +45,7 @@ async def turns(seconds: float) -> None:
 
 @asynccontextmanager
 async def running(dataplane: DataPlane, *, verifies: bool = False) -> AsyncIterator[ReconcileLoop]:
-    loop = ReconcileLoop(dataplane, verifies=verifies)  # type: ignore[arg-type]
+    loop = ReconcileLoop(dataplane, verifies_tokens=verifies)  # type: ignore[arg-type]
     task = asyncio.create_task(loop.run())
     yield loop
     task.cancel()
@@ -56,7 +56,7 @@ async def running(dataplane: DataPlane, *, verifies: bool = False) -> AsyncItera
 async def test_nothing_is_applied_before_the_source_has_published() -> None:
     dataplane = DataPlane()
     async with running(dataplane) as loop:
-        loop.changed()
+        loop.mark_changed()
         # Longer than the time for which the loop collects changes.
         await turns(_GATHER_SECONDS)
         assert (dataplane.applied, loop.ready) == ([], False)
@@ -69,7 +69,7 @@ async def test_nothing_is_applied_before_the_source_has_published() -> None:
 async def test_it_waits_for_conditions_unless_haproxy_is_ready_from_before(running_servers: set[str]) -> None:
     dataplane, condition = DataPlane(running=running_servers), asyncio.Event()
     loop = ReconcileLoop(dataplane)  # type: ignore[arg-type]
-    loop.wait_for(condition)
+    loop.add_condition(condition)
     loop.publish(Snapshot(EMPTY))
     task = asyncio.create_task(loop.run())
     await turns(_GATHER_SECONDS)
@@ -92,7 +92,7 @@ async def test_it_is_ready_after_the_first_answer_of_the_issuer(keys: tuple[Veri
         loop.publish(Snapshot(EMPTY))
         await turns(_GATHER_SECONDS)
         assert (dataplane.applied, loop.ready) == ([], False)
-        loop.verify_with(keys)
+        loop.set_verification_keys(keys)
         await until(lambda: loop.ready)
         assert [state.verification for state in dataplane.applied] == [keys]
 
@@ -121,9 +121,9 @@ async def test_a_replica_that_leaves_is_not_ready_until_it_stays() -> None:
     async with running(dataplane) as loop:
         loop.publish(Snapshot(EMPTY))
         await until(lambda: loop.ready)
-        loop.leave(True)
+        loop.set_leaving(True)
         assert not loop.ready
         await until(lambda: len(dataplane.applied) == 2)
         assert not dataplane.applied[-1].ready
-        loop.leave(False)
+        loop.set_leaving(False)
         assert loop.ready

@@ -11,7 +11,7 @@ import pytest
 
 from slipway.gateway import errors
 from slipway.gateway.haproxy.config.haproxy_cfg import version
-from slipway.gateway.haproxy.render import DesiredState, files
+from slipway.gateway.haproxy.render import DesiredState, render_files
 from slipway.gateway.routing.keys import REFUSED, Rights
 from slipway.gateway.routing.table import Backend, RoutingTable
 from slipway.gateway.rules import tokens
@@ -69,7 +69,7 @@ SUBJECTS = {"jwt:alice": Rights(models=("llama",)), "jwt:bob": REFUSED, "jwt:*":
     ],
 )
 def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: DesiredState) -> None:
-    contents = files(settings, state)
+    contents = render_files(settings, state)
     for file in (
         "haproxy.cfg",
         "special.map",
@@ -96,8 +96,8 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Des
 
 
 def test_only_a_gateway_that_counts_tokens_pays_for_it() -> None:
-    assert "lua.tokens" not in files(Settings(), STATE)["haproxy.cfg"]
-    counting = files(Settings(count_tokens=True, threads=2), STATE)["haproxy.cfg"]
+    assert "lua.tokens" not in render_files(Settings(), STATE)["haproxy.cfg"]
+    counting = render_files(Settings(count_tokens=True, threads=2), STATE)["haproxy.cfg"]
     assert "filter lua.tokens" in counting
     assert [line.split()[-1] for line in counting.splitlines() if "stats socket" in line and "thread" in line] == [
         "1",
@@ -106,13 +106,13 @@ def test_only_a_gateway_that_counts_tokens_pays_for_it() -> None:
 
 
 def test_only_a_gateway_that_accepts_tokens_pays_for_it() -> None:
-    contents = files(Settings(api_keys_secret="keys"), STATE)
+    contents = render_files(Settings(api_keys_secret="keys"), STATE)
     assert not any(word in contents["haproxy.cfg"] for word in ("jwt", "txn.holder"))
 
 
 def test_new_keys_of_the_issuer_do_not_change_the_static_part() -> None:
     settings = Settings(api_keys_secret="keys", jwt=JWT)
-    texts = [files(settings, STATE._replace(verification=keys))["haproxy.cfg"] for keys in ((), (KEY,))]
+    texts = [render_files(settings, STATE._replace(verification=keys))["haproxy.cfg"] for keys in ((), (KEY,))]
     lines = [line for line in texts[1].splitlines() if line not in texts[0].splitlines()]
     assert lines == ["crt-store", f"    load crt /run/gateway/{KEY.file} jwt on"]
 
@@ -138,7 +138,9 @@ def test_requests_to_a_model_that_needs_more_rules_pass_them(route: Route, speci
 def test_the_static_part_does_not_depend_on_the_table() -> None:
     pattern = re.compile(r"slipway_version str\((\w{16})\)")
     versions = {
-        match for state in (DesiredState(), STATE) for match in pattern.findall(files(Settings(), state)["haproxy.cfg"])
+        match
+        for state in (DesiredState(), STATE)
+        for match in pattern.findall(render_files(Settings(), state)["haproxy.cfg"])
     }
     assert versions == {version(Settings())}
     assert version(Settings()) != version(Settings(threads=3))
@@ -176,7 +178,7 @@ def test_requests_wait_longer_for_a_model_that_is_started_for_them(route: Route,
 
 
 def test_every_rule_that_answers_with_an_error_leaves_its_shape_to_lua() -> None:
-    text = files(Settings(ui=True, api_keys_secret="keys", jwt=JWT), STATE)["haproxy.cfg"]
+    text = render_files(Settings(ui=True, api_keys_secret="keys", jwt=JWT), STATE)["haproxy.cfg"]
     answers = [line for line in text.splitlines() if "return status" in line and "application/json" in line]
     assert answers
     assert [line for line in answers if "lua.failure(" not in line] == []

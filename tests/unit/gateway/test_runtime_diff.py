@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from slipway.gateway.haproxy.config.maps import SPECIAL_MAP
 from slipway.gateway.haproxy.runtime_diff import (
-    HELD,
+    HOLD_MAP,
     Command,
     RunningBackend,
     RunningState,
     arrivals,
     batches,
-    busy,
+    list_busy_backends,
     parse_backends,
     parse_counts,
     parse_map,
@@ -19,10 +19,10 @@ from slipway.gateway.haproxy.runtime_diff import (
 )
 from slipway.gateway.routing.outliers import Count
 from slipway.gateway.routing.table import Backend, RoutingTable
-from slipway.gateway.rules import unanswered
+from slipway.gateway.rules import fallback_server
 
 NAMED = "pool-conn-name var(txn.attempt,0),add(1),set-var(txn.attempt),concat(-,txn.alone)"
-LAST = f"ns:m/unanswered {unanswered.server('/run')} backup"
+LAST = f"ns:m/unanswered {fallback_server.server('/run')} backup"
 HEAD = "# pxname,svname,status,scur\n"
 
 
@@ -33,7 +33,8 @@ def table(**backends: list[str]) -> RoutingTable:
 
 def running(models: dict[str, str] | None = None, **backends: dict[str, bool]) -> RunningState:
     states = {
-        f"ns:{name}": RunningBackend(True, {**servers, unanswered.NAME: True}) for name, servers in backends.items()
+        f"ns:{name}": RunningBackend(True, {**servers, fallback_server.NAME: True})
+        for name, servers in backends.items()
     }
     return RunningState("v", states, {"models.map": models or {}})
 
@@ -42,7 +43,7 @@ def told(now: RunningState, desired: RoutingTable, special: dict[str, str] | Non
     maps = {
         "models.map": dict(desired.models),
         SPECIAL_MAP: special or {},
-        HELD: {name: "1" for name, b in desired.backends.items() if not b.endpoints},
+        HOLD_MAP: {name: "1" for name, b in desired.backends.items() if not b.endpoints},
     }
     commands = [*arrivals("/run", now, desired, maps), *withdrawals("/run", now, desired, maps)]
     return [command.text for command in commands]
@@ -56,10 +57,10 @@ def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
     assert told(running(), table(m=["10.0.0.1:80", "[fd00::1]:80"])) == [
         "add map /run/hold.map ns:m 1",
         "add backend ns:m from model",
-        f"add server ns:m/10.0.0.1:80 10.0.0.1:80 cookie 10.0.0.1:80 {NAMED} {unanswered.CHECK}",
+        f"add server ns:m/10.0.0.1:80 10.0.0.1:80 cookie 10.0.0.1:80 {NAMED} {fallback_server.CHECK}",
         "enable health ns:m/10.0.0.1:80",
         "set server ns:m/10.0.0.1:80 state ready",
-        f"add server ns:m/fd00::1:80 [fd00::1]:80 cookie fd00::1:80 {NAMED} {unanswered.CHECK}",
+        f"add server ns:m/fd00::1:80 [fd00::1]:80 cookie fd00::1:80 {NAMED} {fallback_server.CHECK}",
         "enable health ns:m/fd00::1:80",
         "set server ns:m/fd00::1:80 state ready",
         f"add server {LAST}",
@@ -73,7 +74,7 @@ def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
 def test_new_servers_come_before_old_ones_leave() -> None:
     now = running({"m": "ns:m"}, m={"10.0.0.1:80": True})
     assert told(now, table(m=["10.0.0.2:80"])) == [
-        f"add server ns:m/10.0.0.2:80 10.0.0.2:80 cookie 10.0.0.2:80 {NAMED} {unanswered.CHECK}",
+        f"add server ns:m/10.0.0.2:80 10.0.0.2:80 cookie 10.0.0.2:80 {NAMED} {fallback_server.CHECK}",
         "enable health ns:m/10.0.0.2:80",
         "set server ns:m/10.0.0.2:80 state ready",
         "set server ns:m/10.0.0.1:80 state maint",
@@ -87,7 +88,7 @@ def test_a_server_that_comes_back_while_it_drains_is_used_again() -> None:
 
 def test_requests_are_held_before_the_last_server_goes_and_until_the_first_is_in_use() -> None:
     awake, asleep = running({"m": "ns:m"}, m={"10.0.0.1:80": True}), running({"m": "ns:m"}, m={"10.0.0.1:80": False})
-    asleep.maps[HELD] = {"ns:m": "1"}  # type: ignore[index]
+    asleep.maps[HOLD_MAP] = {"ns:m": "1"}  # type: ignore[index]
     assert told(awake, table(m=[])) == ["add map /run/hold.map ns:m 1", "set server ns:m/10.0.0.1:80 state maint"]
     assert told(asleep, table(m=[])) == []
     assert told(asleep, table(m=["10.0.0.1:80"])) == [
@@ -179,8 +180,8 @@ COUNTED = "# pxname,svname,status,act,scur,lastsess,eresp,hrsp_1xx,hrsp_2xx,hrsp
 def test_backends_of_one_server_and_those_that_nobody_asks_are_not_looked_at() -> None:
     rows = {"ns:one": "1,5,0", "ns:idle": "2,0,16", "ns:new": "2,0,-1", "control": "2,5,0", "ns:asked": "2,0,3"}
     statistics = COUNTED + "\n".join(f"{name},BACKEND,UP,{row},0,0,0,0,0,0" for name, row in rows.items())
-    assert busy(statistics) == ["ns:asked"]
-    assert busy(f"{COUNTED}ns:slow,BACKEND,UP,2,4,900,0,0,0,0,0,0") == ["ns:slow"]
+    assert list_busy_backends(statistics) == ["ns:asked"]
+    assert list_busy_backends(f"{COUNTED}ns:slow,BACKEND,UP,2,4,900,0,0,0,0,0,0") == ["ns:slow"]
 
 
 def test_4xx_are_good_and_an_error_that_closes_the_connection_counts_once() -> None:

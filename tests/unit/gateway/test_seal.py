@@ -13,24 +13,24 @@ REPORT = Report("a" * 32, "e" * 32, "2026-01-31", 3, 0, False, (Record("a" * 32,
 
 
 def test_a_request_and_its_answer_arrive_as_they_were() -> None:
-    assert SEAL.read_request(SEAL.request(REQUEST), "10.0.0.1:8082", 1010) == REQUEST
-    assert SEAL.read_answer("0" * 32, SEAL.answer("0" * 32, REPORT)) == REPORT
+    assert SEAL.open_request(SEAL.seal_request(REQUEST), "10.0.0.1:8082", 1010) == REQUEST
+    assert SEAL.open_answer("0" * 32, SEAL.seal_answer("0" * 32, REPORT)) == REPORT
 
 
 def test_a_message_that_was_changed_or_is_for_another_is_refused() -> None:
-    line = SEAL.request(REQUEST)
+    line = SEAL.seal_request(REQUEST)
     for text in (b"", b"\n", line[:-5] + b"\n", line.replace(b"10.0", b"10.1"), b"0" * 64 + line[64:], b"\xff" * 100):
         with pytest.raises(SealError):
-            SEAL.read_request(text, "10.0.0.1:8082", 1000)
+            SEAL.open_request(text, "10.0.0.1:8082", 1000)
     for own, now in (("10.0.0.2:8082", 1000), ("10.0.0.1:8082", 1031), ("10.0.0.1:8082", 969)):
         with pytest.raises(SealError):
-            SEAL.read_request(line, own, now)
-    answer = SEAL.answer("0" * 32, REPORT)
+            SEAL.open_request(line, own, now)
+    answer = SEAL.seal_answer("0" * 32, REPORT)
     for nonce, text in (("1" * 32, answer), ("0" * 32, answer + b" "), ("0" * 32, line)):
         with pytest.raises(SealError):
-            SEAL.read_answer(nonce, text)
+            SEAL.open_answer(nonce, text)
     with pytest.raises(SealError):
-        Seal(b"x" * 32).read_answer("0" * 32, answer)
+        Seal(b"x" * 32).open_answer("0" * 32, answer)
 
 
 @pytest.mark.parametrize("key", [b"", b"k" * 31])
@@ -43,4 +43,4 @@ def test_a_short_key_is_refused(key: bytes) -> None:
 def test_what_cannot_be_decoded_is_refused(body: bytes) -> None:
     signed = SEAL._sign(b"answer", b"0", body).encode() + body
     with pytest.raises(SealError):
-        SEAL.read_answer("0", signed)
+        SEAL.open_answer("0", signed)

@@ -10,13 +10,13 @@ import pytest
 from slipway.gateway import settings as settings_module
 from slipway.gateway.haproxy.config.haproxy_cfg import configuration
 from slipway.gateway.routing.table import EMPTY
-from slipway.gateway.settings import InvalidSettingsError, Jwt, Settings, address, load
+from slipway.gateway.settings import InvalidSettingsError, Jwt, Settings, load_settings, split_address
 
 
 def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("")
-    assert load(file) == Settings()
+    assert load_settings(file) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -39,23 +39,23 @@ def test_what_cannot_be_meant_is_refused_with_the_files_name(tmp_path: Path, tex
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
     with pytest.raises(InvalidSettingsError, match=r"gateway\.yaml"):
-        load(file)
+        load_settings(file)
 
 
 def test_a_limit_with_which_haproxy_would_not_start_is_refused_with_what_to_do(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("memoryBytes: 314572800")
     with pytest.raises(InvalidSettingsError, match=r"memory limit .*gateway_resources.*lower maxBodyBytes or threads"):
-        load(file)
+        load_settings(file)
     file.write_text("memoryBytes: 402653184")
-    assert load(file).memory_bytes == 402653184
+    assert load_settings(file).memory_bytes == 402653184
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [(":8080", ("", 8080)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:2", ("::1", 2))]
 )
 def test_addresses(text: str, expected: tuple[str, int]) -> None:
-    assert address(text) == expected
+    assert split_address(text) == expected
 
 
 def test_who_may_have_which_id_is_read(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_who_may_have_which_id_is_read(tmp_path: Path) -> None:
         "routedNamespaces: slipway.inference/routed in (yes)\nidOwners: {gpt-4o: bank, meta-llama/x: bank}\n"
         "hubOrganizations: [meta-llama]\nforeignEndpoints: true\n"
     )
-    settings = load(file)
+    settings = load_settings(file)
     assert settings.id_owners == {"gpt-4o": "bank", "meta-llama/x": "bank"}
     assert (settings.hub_organizations, settings.foreign_endpoints) == (("meta-llama",), True)
 
@@ -84,7 +84,7 @@ def test_a_setting_that_says_who_may_have_which_id_is_refused_by_name(tmp_path: 
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
     with pytest.raises(InvalidSettingsError) as refused:
-        load(file)
+        load_settings(file)
     assert named in str(refused.value)
 
 
@@ -105,7 +105,7 @@ def test_the_gateway_listens_on_both_families_if_the_kernel_has_both(
     monkeypatch.setattr(settings_module, "has_ipv6", lambda: ipv6)
     path = tmp_path / "gateway.yaml"
     path.write_text(json.dumps({"listen": listen}))
-    assert bound in configuration(load(path), EMPTY)
+    assert bound in configuration(load_settings(path), EMPTY)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_the_gateway_listens_on_both_families_if_the_kernel_has_both(
 def test_audio_of_openai_s_size_is_taken_if_the_memory_allows_it(tmp_path: Path, text: str, most: int) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
-    assert load(file).max_body_bytes == most
+    assert load_settings(file).max_body_bytes == most
     assert most != 27262976 or most > 25 * 1024 * 1024 + 65536
 
 
@@ -131,7 +131,7 @@ def test_no_other_size_is_taken(tmp_path: Path, text: str) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
     with pytest.raises(InvalidSettingsError):
-        load(file)
+        load_settings(file)
 
 
 JWT = "apiKeysSecret: keys\njwt: {issuer: 'https://i', audience: us, jwksUrl: 'https://i/keys', %s}"
@@ -159,10 +159,10 @@ def test_an_identity_provider_that_cannot_be_used_is_refused(tmp_path: Path, tex
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
     with pytest.raises(InvalidSettingsError, match=field):
-        load(file)
+        load_settings(file)
 
 
 def test_an_identity_provider(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(JWT % "claim: realm.client-id, algorithms: [ES256]")
-    assert load(file).jwt == Jwt("https://i", "us", "https://i/keys", "realm.client-id", ("ES256",))
+    assert load_settings(file).jwt == Jwt("https://i", "us", "https://i/keys", "realm.client-id", ("ES256",))

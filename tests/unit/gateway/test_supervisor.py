@@ -19,12 +19,12 @@ def supervised(body: str) -> subprocess.Popen[str]:
 import os, sys, time
 from slipway.gateway.control import supervisor
 supervisor._FIRST_PAUSE = 0.01
-supervisor._LOOK_SECONDS = 0.05
+supervisor._CHECK_SECONDS = 0.05
 supervisor.SILENT_SECONDS = 0.3
 def run(restarts, pulse):
     print(restarts, flush=True)
 {body}
-sys.exit(supervisor.keep(run))
+sys.exit(supervisor.supervise(run))
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.routing.table import MOST_ENDPOINTS, PASSED_OVER, TableBuilder, build
+from slipway.gateway.routing.table import FOREIGN_IGNORED, MOST_ENDPOINTS, TableBuilder, build
 from slipway.serving.routing.claims import Rules
 from slipway.serving.status.unready import Unready
 
@@ -124,7 +124,7 @@ def test_cards_say_what_the_route_says() -> None:
     route = {"models": ["llama", "alias"], "created": 1700000000, "ownedBy": "team", "source": "hf:a/b"}
     table, _unused = build([service("m1", **route)], [])
     assert table.listed == ("alias", "llama")
-    assert table.cards["llama"].public() == {
+    assert table.cards["llama"].to_json() == {
         "id": "llama",
         "object": "model",
         "created": 1700000000,
@@ -230,7 +230,7 @@ def test_a_change_of_one_service_or_slice_does_not_read_the_others_again(monkeyp
 
     monkeypatch.setattr("slipway.serving.routing.route._parse_route", fail)
     pieces: list[Any] = []
-    monkeypatch.setattr("slipway.gateway.routing.table._read_slice", lambda obj, **_unused: pieces.append(obj))
+    monkeypatch.setattr("slipway.gateway.routing.table._parse_slice", lambda obj, **_unused: pieces.append(obj))
     services[7] = versioned(service("s7", models=["other"]), "2")
     slices[9] = versioned(piece("s9", endpoint("10.0.0.99")), "2")
     table, faults = assembler.build(services, slices)
@@ -320,7 +320,7 @@ def test_endpoints_that_are_no_pods_of_their_namespace_are_used_only_where_the_s
     slices = [piece("m1", foreign, endpoint("10.0.0.1"))]
     table, faults = build([service("m1")], slices)
     assert table.backends["default:m1"].endpoints == ("10.0.0.1:8000",)
-    assert [fault.message for fault in faults] == [PASSED_OVER]
+    assert [fault.message for fault in faults] == [FOREIGN_IGNORED]
     table, faults = build([service("m1")], slices, foreign_endpoints=True)
     assert table.backends["default:m1"].endpoints == ("10.0.0.1:8000", "10.96.0.1:8000")
     assert not faults

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from slipway.gateway.haproxy.metrics import Answers
+from slipway.gateway.haproxy.metrics import RawCounters
 from slipway.gateway.haproxy.socket import CommandError
 from slipway.gateway.routing.keys import Rights
 from slipway.gateway.rules import page as access
@@ -31,11 +31,11 @@ class Shown:
         self.asked = 0
         self.rights: dict[str, Rights] = {}
 
-    async def counters(self) -> Answers:
+    async def counters(self) -> RawCounters:
         self.asked += 1
         if not self.counted:
             raise CommandError("HAProxy does not answer")
-        return Answers("# pxname,svname\n", "", "")
+        return RawCounters("# pxname,svname\n", "", "")
 
     def page(self) -> Page:
         return Page(

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.haproxy.metrics import Answers, Figures, figures
+from slipway.gateway.haproxy.metrics import BackendCounters, RawCounters, parse_counters
 from slipway.gateway.ui import overview, resources
 from slipway.gateway.ui.overview import Model
 from tests.ui.worlds import CHAT, KRYPTON, KUBEAI, READY, ROUTED, SCALE, World, every_state, summary
 
 
-def shown(world: World, counted: dict[str, Figures] | None = None) -> dict[str, Model]:
+def shown(world: World, counted: dict[str, BackendCounters] | None = None) -> dict[str, Model]:
     cluster, table = world.shown()
-    return {f"{model.namespace}/{model.name}": model for model in overview.models(cluster, table, counted or {})}
+    return {f"{model.namespace}/{model.name}": model for model in overview.build_models(cluster, table, counted or {})}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_id_that_an_older_service_has_is_told_as_a_conflict() -> None:
     world = every_state()
     assert shown(world)["team-b/tiny"].ids == ("team-b/tiny",)
     assert shown(world)["team-b/tiny"].conflicts == ("the ID 'tiny' belongs to Service default/tiny, which is older",)
-    conflicts = [(one.namespace, one.service) for one in overview.conflicts(*world.shown())]
+    conflicts = [(one.namespace, one.service) for one in overview.find_conflicts(*world.shown())]
     assert conflicts == [("sandbox", "draft"), ("team-b", "tiny")]
 
 
@@ -94,8 +94,10 @@ def test_requests_of_all_services_of_a_model_are_added_up() -> None:
     world.serve("ns", "m", uid)
     world.serve("ns", "m-new", uid, internal=True)
     counted = {
-        "ns:m": Figures(active=2, waiting=1, answered=30, failed=1, first_byte_ms=3000, first_bytes=30, passed_over=1),
-        "ns:m-new": Figures(active=1, waiting=0, answered=10, failed=0, first_byte_ms=5000, first_bytes=10),
+        "ns:m": BackendCounters(
+            active=2, waiting=1, answered=30, failed=1, first_byte_ms=3000, first_bytes=30, passed_over=1
+        ),
+        "ns:m-new": BackendCounters(active=1, waiting=0, answered=10, failed=0, first_byte_ms=5000, first_bytes=10),
     }
     model = shown(world, counted)["ns/m"]
     assert model.passed_over == 1
@@ -112,7 +114,7 @@ def test_a_service_without_endpoints_sleeps_where_a_request_can_start_it() -> No
 
 def test_one_model_in_full_has_its_conditions_and_services() -> None:
     cluster, table = every_state().shown()
-    detail = overview.detail(cluster, table, {}, "inferenceservices.inference.llmkube.dev", "research", "mistral")
+    detail = overview.build_detail(cluster, table, {}, "inferenceservices.inference.llmkube.dev", "research", "mistral")
     assert detail is not None
     assert [condition.type for condition in detail.conditions] == [
         "Ready",
@@ -124,10 +126,10 @@ def test_one_model_in_full_has_its_conditions_and_services() -> None:
     assert [(service.name, service.ids) for service in detail.services] == [
         ("mistral", ("mistral", "research/mistral"))
     ]
-    by_hand = overview.detail(cluster, table, {}, "services", "legacy", "by-hand")
+    by_hand = overview.build_detail(cluster, table, {}, "services", "legacy", "by-hand")
     assert by_hand is not None
     assert by_hand.services[0].endpoints == ("10.0.11.1:8000",)
-    assert overview.detail(cluster, table, {}, "services", "default", "tiny") is None
+    assert overview.build_detail(cluster, table, {}, "services", "default", "tiny") is None
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_a_status_of_any_shape_is_read(status: Any) -> None:
 
 def test_long_messages_and_lists_of_conditions_are_cut() -> None:
     conditions = [{"type": f"T{place}", "status": "True", "message": "x" * 50_000} for place in range(500)]
-    read = resources.read(
+    read = resources.parse_resource(
         KUBEAI, resources.trim({"metadata": {"name": "m", "uid": "u"}, "status": {"conditions": conditions}})
     )
     assert len(read.conditions) == resources.MOST_CONDITIONS
@@ -174,7 +176,7 @@ def test_long_messages_and_lists_of_conditions_are_cut() -> None:
     ],
 )
 def test_devices_of_a_replica_are_those_that_the_spec_names(spec: Any, devices: Any) -> None:
-    read = resources.read(KUBEAI, resources.trim({"metadata": {"name": "m", "uid": "u"}, "spec": spec}))
+    read = resources.parse_resource(KUBEAI, resources.trim({"metadata": {"name": "m", "uid": "u"}, "spec": spec}))
     assert (len(read.devices) if isinstance(devices, int) else read.devices) == devices
 
 
@@ -193,7 +195,7 @@ def test_devices_of_a_replica_are_those_that_the_spec_names(spec: Any, devices: 
     ],
 )
 def test_progress_is_a_percentage_in_the_status(status: Any, progress: int | None) -> None:
-    read = resources.read(KUBEAI, resources.trim({"metadata": {"name": "m", "uid": "u"}, "status": status}))
+    read = resources.parse_resource(KUBEAI, resources.trim({"metadata": {"name": "m", "uid": "u"}, "status": status}))
     assert read.progress == progress
 
 
@@ -236,7 +238,9 @@ def test_figures_are_those_of_backends_of_models() -> None:
         "public,FRONTEND,9,0,90,0,0,0,0\nns:m,s1,4,0,7,0,0,0,0\nns:m,BACKEND,4,0,7,0,2,1,0\ncontrol,BACKEND,0,0,3,0,0,0,0\n"
     )
     first_bytes = "0x1: key=ns:m use=0 exp=0 shard=0 gpc0=700 gpc1=7\n"
-    assert figures(Answers(statistics, first_bytes, "ns:m 3 0 0\n")) == {"ns:m": Figures(4, 3, 10, 1, 700, 7)}
+    assert parse_counters(RawCounters(statistics, first_bytes, "ns:m 3 0 0\n")) == {
+        "ns:m": BackendCounters(4, 3, 10, 1, 700, 7)
+    }
 
 
 def test_of_namespaces_that_are_not_served_nothing_is_shown() -> None:

@@ -36,7 +36,7 @@ async def test_resources_come_change_and_go(
     resources = Resources(client, [MODELS])
     await server.put(f"{PATH}/a", spec={"replicas": 2, "url": "hf://a/b"})
     start(resources.run())
-    await eventually(lambda: [(one.name, one.wanted, one.conditions) for one in resources.all()] == [("a", 2, ())])
+    await eventually(lambda: [(one.name, one.desired, one.conditions) for one in resources.all()] == [("a", 2, ())])
     await server.put(f"{PATH}/a", spec={"replicas": 2}, status={"conditions": [READY]})
     await eventually(lambda: [condition.type for one in resources.all() for condition in one.conditions] == ["Ready"])
     await server.remove(f"{PATH}/a")
@@ -99,12 +99,12 @@ async def test_the_control_process_shows_models_with_the_services_that_they_own(
     dataplane = DataPlane(settings)
     reconciler = ReconcileLoop(dataplane)
     stack = AsyncExitStack()  # the client is closed by its fixture
-    feeds, look = await main._cluster(settings, Metrics(), dataplane, reconciler, stack)
+    feeds, look = await main._connect_cluster(settings, Metrics(), dataplane, reconciler, stack)
     for feed in feeds:
         start(feed())
 
     def shown() -> list[tuple[str, str, tuple[str, ...]]]:
-        models = overview.models(look(), reconciler.table, {})
+        models = overview.build_models(look(), reconciler.table, {})
         return [(model.kind, model.name, model.ids) for model in models]
 
     await eventually(lambda: shown() == [("models.kubeai.org", "a", ("model-a", "ns/model-a"))])

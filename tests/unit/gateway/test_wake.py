@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from slipway.gateway.control import wake
-from slipway.gateway.control.wake import Sleeper, Waker, sleepers
+from slipway.gateway.control.wake import Sleeper, Waker, find_sleepers
 from slipway.gateway.haproxy.socket import NotRunningError
 from slipway.gateway.routing.table import Backend, RoutingTable
 from slipway.kube.api.errors import ApiError, ConflictError, ForbiddenError
@@ -100,13 +100,13 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wake, "_LOOK_SECONDS", 0.005)
-    monkeypatch.setattr(wake, "_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(wake, "_POLL_SECONDS", 0.005)
+    monkeypatch.setattr(wake, "_RETRY_SECONDS", 0.1)
 
 
 def test_only_backends_without_endpoints_that_say_whom_to_scale_can_be_woken() -> None:
-    assert sleepers(table()) == {"ns:model-llama": SLEEPER, "ns:model-llama-fr": SLEEPER}
-    assert sleepers(table("10.0.0.1:80")) == {"ns:model-llama-fr": SLEEPER}
+    assert find_sleepers(table()) == {"ns:model-llama": SLEEPER, "ns:model-llama-fr": SLEEPER}
+    assert find_sleepers(table("10.0.0.1:80")) == {"ns:model-llama-fr": SLEEPER}
 
 
 @pytest.mark.parametrize("replicas", [None, 0])

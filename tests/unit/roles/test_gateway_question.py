@@ -41,7 +41,7 @@ async def _ask(application: web.Application) -> dict[str, object]:
 def test_models_of_every_feature_and_of_none_are_found() -> None:
     models = {feature.lower(): ModelEntry(route=Route(features=(feature,))) for feature in get_args(Feature)}
     table = TableFile({**models, "plain": ModelEntry()}).table()
-    assert asyncio.run(_ask(http_api.model_list(lambda: table))) == {
+    assert asyncio.run(_ask(http_api.build_model_list(lambda: table))) == {
         "status": 200,
         "models": sorted([*models, "plain"]),
     }

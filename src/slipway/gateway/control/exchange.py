@@ -29,11 +29,11 @@ from slipway.gateway.control.exchange_port import ExchangePort
 from slipway.gateway.haproxy.dataplane import write_files
 from slipway.gateway.haproxy.socket import CommandError
 from slipway.gateway.routing.keys import Limits, Rights
-from slipway.gateway.rules.limits import Counted
-from slipway.gateway.settings import Settings, address, endpoint
+from slipway.gateway.rules.limits import HolderEntry
+from slipway.gateway.settings import Settings, join_address, split_address
 from slipway.gateway.shared_limits.holders import Saved
 from slipway.gateway.shared_limits.ledger import Ledger
-from slipway.gateway.shared_limits.seal import SIGNATURE, Request, Seal, SealError, read_seal
+from slipway.gateway.shared_limits.seal import SIGNATURE, Request, Seal, SealError, load_seal
 from slipway.gateway.shared_limits.usage import MOST_BYTES, Report, Used
 
 log = logging.getLogger(__name__)
@@ -41,11 +41,11 @@ log = logging.getLogger(__name__)
 FILE = "usage.json"
 _STEP_SECONDS = 0.1
 """Between two rounds: well below the time that a request waits for a grant (limits.lua)."""
-_LOAD = 4
+_PAUSE_FACTOR = 4
 """A round that takes long is followed by a pause of so many times its duration."""
-_ASK_SECONDS = 0.4
+_REPLY_SECONDS = 0.4
 """For the answer of a gateway that answered the last time."""
-_AGAIN_SECONDS = 2.0
+_RETRY_SECONDS = 2.0
 """For the answer of one that did not, and between two questions to it."""
 _QUIET_SECONDS = 1.0
 """Between two exchanges while no limited requests arrive."""
@@ -56,7 +56,7 @@ _MOST_FILE = 16 << 20
 """Bytes. While a new file replaces the old one, both take memory of the pod."""
 
 
-class View(NamedTuple):
+class ExchangeSnapshot(NamedTuple):
     """What the exchange needs of the newest snapshot."""
 
     rights: Mapping[str, Rights]
@@ -64,7 +64,7 @@ class View(NamedTuple):
     """Addresses of all gateways' exchange, ``host:port``, and whether their pods are Ready."""
 
 
-def shared_limits(rights: Mapping[str, Rights]) -> dict[str, Limits]:
+def select_shared_limits(rights: Mapping[str, Rights]) -> dict[str, Limits]:
     """Limits of keys and subjects that gateways hold together."""
     limits = ((name, own.limits) for name, own in rights.items())
     return {name: own for name, own in limits if own.shared}
@@ -73,9 +73,9 @@ def shared_limits(rights: Mapping[str, Rights]) -> dict[str, Limits]:
 class Limiter(Protocol):
     """HAProxy, which counts requests and tokens and holds them to grants. See DataPlane."""
 
-    async def limited(self, *, everything: bool = False) -> dict[str, Counted]: ...
+    async def read_entries(self, *, everything: bool = False) -> dict[str, HolderEntry]: ...
 
-    async def spent(self, spent: Counter[str]) -> None: ...
+    async def collect_tokens(self, totals: Counter[str]) -> None: ...
 
     async def grant(self, grants: Iterable[tuple[str, str, str]]) -> None: ...
 
@@ -104,55 +104,60 @@ class Exchange:
         self,
         settings: Settings,
         limiter: Limiter,
-        view: Callable[[], View | None],
+        get_snapshot: Callable[[], ExchangeSnapshot | None],
         registry: CollectorRegistry,
         clock: Clock | None = None,
     ) -> None:
         """`view`: None before the first snapshot."""
-        self._settings, self._limiter, self._view, self._clock = settings, limiter, view, clock or Clock()
+        self._settings, self._limiter, self._get_snapshot, self._clock = (
+            settings,
+            limiter,
+            get_snapshot,
+            clock or Clock(),
+        )
         self._rights: Mapping[str, Rights] = {}
         """Of which the ledger has the limits."""
         self._seal: Seal | None = None
-        self._sealless = ""
+        self._key_error = ""
         """Why the key cannot be used, as logged."""
-        host, port = address(settings.exchange_listen)
-        self.own = endpoint(os.environ.get("POD_IP", "") or host or "127.0.0.1", port)
+        host, port = split_address(settings.exchange_listen)
+        self.own = join_address(os.environ.get("POD_IP", "") or host or "127.0.0.1", port)
         self._epoch = secrets.token_hex(16)
         self.ledger = Ledger(self.own, secrets.token_hex(16), self._epoch)
         self.prepared = asyncio.Event()
         """Set once the gateway may grant requests."""
         self._path = settings.directory / FILE
-        self._everything = True
-        self._observed = False
+        self._needs_all_entries = True
+        self._has_counts = False
         """Whether it is known what HAProxy counted and may accept: before, nothing is reported."""
-        self._spent = Counter[str]()
+        self._new_tokens = Counter[str]()
         """Tokens that HAProxy said, and that are not in the ledger yet."""
-        self._began = float("inf")
+        self._started_at = float("inf")
         """When this process knew its first snapshot."""
-        self._asked = self._saved = self._called = float("-inf")
+        self._exchanged_at = self._saved_at = self._peers_busy_at = float("-inf")
         """`_called`: when another gateway said that limited requests arrive there."""
         self._saved_version = 0
-        self._unsaved = ""
+        self._save_error = ""
         """Why nothing could be saved, as logged."""
         self._busy = False
         """Whether limited requests arrive here."""
         self._reported: set[str] = set()
         """Gateways whose silence is in the log."""
         self._retries: dict[str, asyncio.Task[None]] = {}
-        self.port = ExchangePort(self._hosts, self._answer_line)
+        self.port = ExchangePort(self._gateway_hosts, self._reply_to)
         text = "Gateways that do not answer how much of the limits they have used."
         self._silent = Gauge("slipway_gateway_exchange_silent", text, registry=registry)
 
     async def run(self) -> None:
         """Exchanges until cancelled."""
-        self.recall()
+        self.restore()
         try:
             while True:
                 began = time.monotonic()
                 limited = await self.step()
                 if limited and self._settings.exchange_key_file:
                     await self.port.open(self._settings.exchange_listen)
-                pause = max(_STEP_SECONDS, _LOAD * (time.monotonic() - began - _ASK_SECONDS))
+                pause = max(_STEP_SECONDS, _PAUSE_FACTOR * (time.monotonic() - began - _REPLY_SECONDS))
                 await asyncio.sleep(pause if limited or not self.prepared.is_set() else _QUIET_SECONDS)
         finally:
             self.port.close()
@@ -164,86 +169,86 @@ class Exchange:
 
         Without a snapshot there is none: what HAProxy counted would be for holders that seem to have no limits.
         """
-        view = self._view()
-        if view is None:
+        snapshot = self._get_snapshot()
+        if snapshot is None:
             return False
-        self._began = min(self._began, self._clock.steady())
-        if view.rights is not self._rights:
-            self._rights, self.ledger.limits = view.rights, shared_limits(view.rights)
+        self._started_at = min(self._started_at, self._clock.steady())
+        if snapshot.rights is not self._rights:
+            self._rights, self.ledger.limits = snapshot.rights, select_shared_limits(snapshot.rights)
         limited = bool(self.ledger.limits or self.ledger.holders)
         if limited:
-            await self.attempt(view)
+            await self.try_round(snapshot)
         else:
             self._silent.set(0)
             self.prepared.set()
         return limited
 
-    async def attempt(self, view: View) -> None:
+    async def try_round(self, snapshot: ExchangeSnapshot) -> None:
         """A round; what fails in it is tried again in the next one."""
         try:
-            await self.round(view)
+            await self.run_round(snapshot)
         except CommandError as error:
-            self._everything = True  # what HAProxy told may be lost
+            self._needs_all_entries = True  # what HAProxy told may be lost
             log.debug("Could not exchange limits: %s", error)
         except OSError as error:
-            if str(error) != self._unsaved:
-                self._unsaved = str(error)
+            if str(error) != self._save_error:
+                self._save_error = str(error)
                 log.warning("Could not save what was used of limits: %s", error)
 
-    async def round(self, view: View) -> None:
+    async def run_round(self, snapshot: ExchangeSnapshot) -> None:
         """Reads counts, exchanges them, and grants what is left. Raises CommandError, or OSError after all that."""
         now, ledger = self._clock.steady(), self.ledger
-        await self._count(now)
+        await self._update_ledger(now)
         if self._settings.exchange_key_file:
-            await self._exchange(now, view)
-        due = ledger.due()
-        ledger.forget(await self._limiter.drop(ledger.age(now, due)))
+            await self._exchange(now, snapshot)
+        due = ledger.next_holders()
+        ledger.confirm_drops(await self._limiter.drop(ledger.expire(now, due)))
         if self._may_grant(now):
-            granted = ledger.grants(now, self._midnight(), due)
-            await self._limiter.grant((holder, birth, grant.text()) for holder, birth, grant in granted)
-            ledger.settle(granted)
+            granted = ledger.build_grants(now, self._day_end(), due)
+            await self._limiter.grant((holder, birth, grant.encode()) for holder, birth, grant in granted)
+            ledger.confirm_grants(granted)
             self.prepared.set()
         self._save(now)
 
-    async def _count(self, now: float) -> None:
-        await self._limiter.spent(self._spent)
-        entries = await self._limiter.limited(everything=self._everything)
-        self._everything, self._observed = False, True
-        ledger, spent = self.ledger, self._spent
-        self._spent = Counter()
+    async def _update_ledger(self, now: float) -> None:
+        await self._limiter.collect_tokens(self._new_tokens)
+        entries = await self._limiter.read_entries(everything=self._needs_all_entries)
+        self._needs_all_entries, self._has_counts = False, True
+        ledger, new_tokens = self.ledger, self._new_tokens
+        self._new_tokens = Counter()
         ledger.begin_day(self._clock.wall())
         for holder, one in entries.items():
             ledger.observe(now, holder, one.birth, one.requests, waiting=one.waiting, until=one.until)
-        for holder, tokens in spent.items():
+        for holder, tokens in new_tokens.items():
             ledger.count(now, holder, Used(0, tokens))
-        self._busy = bool(entries or spent) or any(own.eager for own in ledger.holders.values())
+        self._busy = bool(entries or new_tokens) or any(own.eager for own in ledger.holders.values())
 
-    async def _exchange(self, now: float, view: View) -> None:
-        gateways = {one: ready for one, ready in view.gateways.items() if one != self.own}
-        busy = self._busy or now - self._called < _QUIET_SECONDS
-        if busy or now - self._asked >= _QUIET_SECONDS:
-            self._asked = now
-            await self._ask_all(gateways)
+    async def _exchange(self, now: float, snapshot: ExchangeSnapshot) -> None:
+        gateways = {one: ready for one, ready in snapshot.gateways.items() if one != self.own}
+        busy = self._busy or now - self._peers_busy_at < _QUIET_SECONDS
+        if busy or now - self._exchanged_at >= _QUIET_SECONDS:
+            self._exchanged_at = now
+            await self._poll_gateways(gateways)
         peers = self.ledger.gateways.peers
         silent = [one for one in sorted(gateways) if one not in peers or not peers[one].fresh]
         counted = [one for one, ready in sorted(gateways.items()) if ready or one not in silent]
-        self.ledger.keep(now, counted)
+        self.ledger.set_gateways(now, counted)
         self._silent.set(len(set(counted) & set(silent)))
 
     def _may_grant(self, now: float) -> bool:
         """Whether the others have told what was used before this process began, or had the time to."""
         peers = self.ledger.gateways.peers
         answered = all(one in peers and peers[one].complete for one in self.ledger.gateways.addresses)
-        return answered or now - self._began >= _START_SECONDS
+        return answered or now - self._started_at >= _START_SECONDS
 
-    def _midnight(self) -> float:
+    def _day_end(self) -> float:
         """When the ledger's day ends."""
         day = dt.datetime.fromisoformat(self.ledger.days.day).replace(tzinfo=dt.UTC)
         return (day + dt.timedelta(days=1)).timestamp()
 
     # Restarts of this container
 
-    def recall(self) -> None:
+    def restore(self) -> None:
         """Continues with what the previous process of this pod counted."""
         try:
             saved = decode_json(self._path.read_bytes(), Saved, most=_MOST_FILE)
@@ -256,70 +261,70 @@ class Exchange:
         self.ledger.restore(self._clock.steady(), saved)
 
     def _save(self, now: float) -> None:
-        if self.ledger.version != self._saved_version and now - self._saved >= _SAVE_SECONDS:
+        if self.ledger.version != self._saved_version and now - self._saved_at >= _SAVE_SECONDS:
             version, text = self.ledger.version, msgspec.json.encode(self.ledger.save(now)).decode()
-            self._saved = now
+            self._saved_at = now
             if len(text) > _MOST_FILE:
                 raise OSError(f"it would take more than {_MOST_FILE} bytes")
             write_files(Path(self._settings.directory), {FILE: text})
-            self._saved_version, self._unsaved = version, ""
+            self._saved_version, self._save_error = version, ""
 
     # Questions to other gateways
 
-    def _sealed(self) -> Seal | None:
+    def _load_seal(self) -> Seal | None:
         """The seal; None while its key cannot be used. All others are silent then, so an equal part is all there is."""
         if self._seal is None:
             try:
-                self._seal = read_seal(self._settings.exchange_key_file)
+                self._seal = load_seal(self._settings.exchange_key_file)
             except (OSError, ValueError) as error:
-                if str(error) != self._sealless:
-                    self._sealless = str(error)
+                if str(error) != self._key_error:
+                    self._key_error = str(error)
                     text = "Could not read the key of the exchange, so this gateway uses its equal part: %s"
                     log.error(text, error)  # noqa: TRY400 - its cause is in the text
         return self._seal
 
-    async def _ask_all(self, gateways: Iterable[str]) -> None:
+    async def _poll_gateways(self, gateways: Iterable[str]) -> None:
         """Asks all that answered the last time, and waits for them. The others are asked meanwhile."""
-        seal, peers = self._sealed(), self.ledger.gateways.peers
+        seal, peers = self._load_seal(), self.ledger.gateways.peers
         if seal is None:
             return
         now = [one for one in gateways if one in peers and peers[one].fresh]
         for one in gateways:
             if one not in now and one not in self._retries:
-                self._retries[one] = asyncio.create_task(self._retry(seal, one))
-        await asyncio.gather(*(self._ask(seal, one, _ASK_SECONDS) for one in now))
+                self._retries[one] = asyncio.create_task(self._retry_gateway(seal, one))
+        await asyncio.gather(*(self._poll_gateway(seal, one, _REPLY_SECONDS) for one in now))
 
-    async def _retry(self, seal: Seal, gateway: str) -> None:
+    async def _retry_gateway(self, seal: Seal, gateway: str) -> None:
         try:
-            if not await self._ask(seal, gateway, _AGAIN_SECONDS):
-                await asyncio.sleep(_AGAIN_SECONDS)
+            if not await self._poll_gateway(seal, gateway, _RETRY_SECONDS):
+                await asyncio.sleep(_RETRY_SECONDS)
         finally:
             self._retries.pop(gateway, None)
 
-    async def _ask(self, seal: Seal, gateway: str, seconds: float) -> bool:
+    async def _poll_gateway(self, seal: Seal, gateway: str, seconds: float) -> bool:
         """Asks a gateway until it has told everything. Returns whether it has."""
         try:
             async with asyncio.timeout(seconds):
                 more = True
                 while more:
-                    report = await _ask_once(seal, gateway, self._request(gateway))
-                    self.ledger.hear(self._clock.steady(), gateway, report)
+                    report = await _request_report(seal, gateway, self._build_request(gateway))
+                    self.ledger.merge_report(self._clock.steady(), gateway, report)
                     more = report.more
         except (OSError, EOFError, TimeoutError, ValueError) as error:
-            self.ledger.fail(gateway)
+            self.ledger.mark_silent(gateway)
             if self._gateways().get(gateway):
-                self._report(gateway, error)
+                self._log_silent_gateway(gateway, error)
             return False
         self._reported.discard(gateway)
         return True
 
-    def _request(self, gateway: str) -> Request:
+    def _build_request(self, gateway: str) -> Request:
         peer = self.ledger.gateways.peers.get(gateway)
         epoch, since, complete = (peer.epoch, peer.version, not peer.complete) if peer else ("", 0, True)
         nonce, at = secrets.token_hex(16), int(self._clock.wall())
         return Request(gateway, nonce, at, self._epoch, self.own, self._busy, epoch, since, complete)
 
-    def _report(self, gateway: str, error: Exception) -> None:
+    def _log_silent_gateway(self, gateway: str, error: Exception) -> None:
         """Logs the first of several errors of a gateway."""
         self._reported &= self._gateways().keys()
         if gateway not in self._reported:
@@ -327,30 +332,30 @@ class Exchange:
             log.warning("Gateway %s does not tell what it used of limits: %s", gateway, describe_error(error))
 
     def _gateways(self) -> Mapping[str, bool]:
-        view = self._view()
-        return view.gateways if view else {}
+        snapshot = self._get_snapshot()
+        return snapshot.gateways if snapshot else {}
 
-    def _hosts(self) -> set[str]:
-        return {address(gateway)[0] for gateway in self._gateways()}
+    def _gateway_hosts(self) -> set[str]:
+        return {split_address(gateway)[0] for gateway in self._gateways()}
 
     # Answers
 
-    def _answer_line(self, line: bytes) -> bytes:
+    def _reply_to(self, line: bytes) -> bytes:
         """The sealed answer to a gateway's request. Raises SealError or ValueError."""
-        seal = self._sealed()
+        seal = self._load_seal()
         if seal is None:
             raise ValueError("this gateway has no key")
-        request = seal.read_request(line, self.own, self._clock.wall())
-        return seal.answer(request.nonce, self.answer(request))
+        request = seal.open_request(line, self.own, self._clock.wall())
+        return seal.seal_answer(request.nonce, self.build_report(request))
 
-    def answer(self, request: Request) -> Report:
+    def build_report(self, request: Request) -> Report:
         """The report for another gateway. Raises ValueError while nothing is known of HAProxy."""
-        if not self._observed:
+        if not self._has_counts:
             raise ValueError("this gateway has just started")
         now = self._clock.steady()
         if request.busy:
-            self._called = now
-        return self.ledger.report(
+            self._peers_busy_at = now
+        return self.ledger.build_report(
             now,
             request.epoch,
             request.since,
@@ -360,11 +365,11 @@ class Exchange:
         )
 
 
-async def _ask_once(seal: Seal, gateway: str, request: Request) -> Report:
+async def _request_report(seal: Seal, gateway: str, request: Request) -> Report:
     """Raises OSError, EOFError or SealError."""
-    reader, writer = await asyncio.open_connection(*address(gateway), limit=1 << 16)
+    reader, writer = await asyncio.open_connection(*split_address(gateway), limit=1 << 16)
     try:
-        writer.write(seal.request(request))
+        writer.write(seal.seal_request(request))
         await writer.drain()
         answer = bytearray()
         while piece := await reader.read(1 << 16):
@@ -373,6 +378,6 @@ async def _ask_once(seal: Seal, gateway: str, request: Request) -> Report:
                 raise SealError(f"more than {MOST_BYTES} bytes")
         if not answer:
             raise SealError("it refused the request, or has just started")
-        return seal.read_answer(request.nonce, bytes(answer))
+        return seal.open_answer(request.nonce, bytes(answer))
     finally:
         writer.close()

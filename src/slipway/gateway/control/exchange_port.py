@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable
 
 from slipway.decoding import describe_error
-from slipway.gateway.settings import address
+from slipway.gateway.settings import split_address
 from slipway.gateway.shared_limits.seal import LONGEST_REQUEST, SealError
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 2.0
+_TIMEOUT_SECONDS = 2.0
 """How long a client may take to ask and to read the answer."""
-_MOST_OF_STRANGERS, _MOST_OF_ADDRESS = 128, 8
+_MOST_UNKNOWN, _MOST_OF_ADDRESS = 128, 8
 """Connections at once from addresses of no gateway, and from one address."""
 
 
@@ -33,7 +33,7 @@ class ExchangePort:
     async def open(self, listen: str) -> None:
         """Opens it, if it is not open. Raises OSError."""
         if self._server is None:
-            host, port = address(listen)
+            host, port = split_address(listen)
             self._server = await asyncio.start_server(self.serve, host or None, port, limit=LONGEST_REQUEST)
 
     def close(self) -> None:
@@ -47,11 +47,11 @@ class ExchangePort:
         self._connections[host] += 1
         try:
             if self._admits(host):
-                async with asyncio.timeout(_SECONDS):
+                async with asyncio.timeout(_TIMEOUT_SECONDS):
                     await self._reply(reader, writer)
                     self._refused.discard(host)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ValueError) as error:
-            self._report(host, error)
+            self._log_refusal(host, error)
         finally:
             self._connections[host] -= 1
             if not self._connections[host]:
@@ -61,8 +61,8 @@ class ExchangePort:
     def _admits(self, host: str) -> bool:
         """Whether one more connection of this address gets an answer. Strangers leave gateways their part."""
         gateways = self._hosts()
-        strangers = sum(number for other, number in self._connections.items() if other not in gateways)
-        return self._connections[host] <= _MOST_OF_ADDRESS and (host in gateways or strangers <= _MOST_OF_STRANGERS)
+        unknown = sum(number for other, number in self._connections.items() if other not in gateways)
+        return self._connections[host] <= _MOST_OF_ADDRESS and (host in gateways or unknown <= _MOST_UNKNOWN)
 
     async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(self._answer(await reader.readuntil(b"\n")))
@@ -70,7 +70,7 @@ class ExchangePort:
         writer.write_eof()
         await reader.read(1)  # until the other side has read all and closes
 
-    def _report(self, host: str, error: Exception) -> None:
+    def _log_refusal(self, host: str, error: Exception) -> None:
         """Logs the first of several refusals of a gateway."""
         gateways = self._hosts()
         self._refused &= gateways

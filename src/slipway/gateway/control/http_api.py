@@ -19,8 +19,8 @@ from slipway.gateway.routing import keys
 from slipway.gateway.routing.keys import UNLIMITED, Rights
 from slipway.gateway.routing.selector import HEADER
 from slipway.gateway.routing.table import EMPTY, Card, RoutingTable
-from slipway.gateway.rules.limits import KEY_HEADER, backends_of, learns_refusal
-from slipway.gateway.settings import address
+from slipway.gateway.rules.limits import KEY_HEADER, may_learn_refusal, permitted_backends
+from slipway.gateway.settings import split_address
 from slipway.serving.routing.route import TEXT_GENERATION
 from slipway.serving.routing.selector import InvalidSelectorError, Requirement, chosen, parse
 
@@ -28,14 +28,14 @@ MOST_SELECTOR = 1024
 """Characters of a label selector, which is held against every model of the list."""
 MOST_COUNTED = 256
 """Services whose requests are counted for one answer."""
-KNOWN_SECONDS = 30.0
+TABLE_SECONDS = 30.0
 """How long the model list waits for the first table."""
 BAD_REQUEST, BROKEN = 400, 500
 HEADER_BYTES = 65536
 """Of a line of the head: more than HAProxy lets pass, so that none is answered by the framework's parser."""
 log = logging.getLogger(__name__)
 _BACKLOG = 1024
-_AT_A_TIME = 200
+_BATCH_SIZE = 200
 """Models to filter before yielding to the other tasks of the process."""
 
 
@@ -43,81 +43,87 @@ class ModelList:
     """The model list of the newest table. Each card is written once for a table, and so is the usual answer."""
 
     def __init__(self, current: Callable[[], RoutingTable]) -> None:
-        self._current = current
-        self._written = EMPTY
-        self._texts: Mapping[str, bytes] = {}
-        self._usual = _body(())
+        self._get_table = current
+        self._encoded_table = EMPTY
+        self._encoded_cards: Mapping[str, bytes] = {}
+        self._default_list = _encode_list(())
 
-    async def body(
+    async def encode(
         self, features: frozenset[str], requirements: Sequence[Requirement], rights: Rights = UNLIMITED
     ) -> bytes:
         """The answer as JSON: of models that can do any of these features, fulfil the selector, and may be asked."""
-        table = self._current()
-        if table is not self._written:
-            self._texts = {model: msgspec.json.encode(table.cards[model].public()) for model in table.listed}
-            self._usual = _body(self._texts[model] for model in table.listed if shown(table.cards[model], frozenset()))
-            self._written = table
+        table = self._get_table()
+        if table is not self._encoded_table:
+            self._encoded_cards = {model: msgspec.json.encode(table.cards[model].to_json()) for model in table.listed}
+            self._default_list = _encode_list(
+                self._encoded_cards[model] for model in table.listed if is_listed(table.cards[model], frozenset())
+            )
+            self._encoded_table = table
         if not features and not requirements and not rights.restricted:
-            return self._usual
-        texts, entries = self._texts, []
-        allowed = backends_of(rights, table) if rights.restricted else None
-        for start in range(0, len(table.listed), _AT_A_TIME):
-            for model in table.listed[start : start + _AT_A_TIME]:
+            return self._default_list
+        texts, entries = self._encoded_cards, []
+        allowed = permitted_backends(rights, table) if rights.restricted else None
+        for start in range(0, len(table.listed), _BATCH_SIZE):
+            for model in table.listed[start : start + _BATCH_SIZE]:
                 card = table.cards[model]
                 permitted = allowed is None or table.models[model] in allowed
-                if permitted and shown(card, features) and chosen(requirements, card.labels):
+                if permitted and is_listed(card, features) and chosen(requirements, card.labels):
                     entries.append(texts[model])
             await asyncio.sleep(0)
-        return _body(entries)
+        return _encode_list(entries)
 
 
-def _body(cards: Iterable[bytes]) -> bytes:
+def _encode_list(cards: Iterable[bytes]) -> bytes:
     return b'{"object":"list","data":[' + b",".join(cards) + b"]}"
 
 
-def model_list(
+def build_model_list(
     current: Callable[[], RoutingTable], rights: Callable[[], Mapping[str, Rights]] = dict
 ) -> web.Application:
     """``/v1/models`` and ``/v1/models/{id}``; ids may hold slashes. Both obey label selectors and keys' `rights`."""
     models = ModelList(current)
 
     def rights_of(request: web.Request) -> Rights:
-        return keys.rights_of(rights(), request.headers.get(KEY_HEADER, ""))
+        return keys.get_rights(rights(), request.headers.get(KEY_HEADER, ""))
 
-    async def listed(request: web.Request) -> web.Response:
+    async def list_models(request: web.Request) -> web.Response:
         try:
-            requirements = _requirements(request)
+            requirements = _parse_selectors(request)
         except RequestError as error:
-            return _respond(error.response)
-        body = await models.body(frozenset(request.query.getall("feature", [])), requirements, rights_of(request))
+            return _error_response(error.response)
+        body = await models.encode(frozenset(request.query.getall("feature", [])), requirements, rights_of(request))
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
-    async def one(request: web.Request) -> web.Response:
+    async def show_model(request: web.Request) -> web.Response:
         try:
-            requirements = _requirements(request)
+            requirements = _parse_selectors(request)
         except RequestError as error:
-            return _respond(error.response)
+            return _error_response(error.response)
         model = request.match_info["model"]
         table, own = current(), rights_of(request)
         card = table.cards.get(model)
-        permitted = not own.restricted or table.models.get(model) in backends_of(own, table)
+        permitted = not own.restricted or table.models.get(model) in permitted_backends(own, table)
         if card and permitted and chosen(requirements, card.labels):
-            return web.json_response(card.public())
+            return web.json_response(card.to_json())
         reason = table.refused.get(model)
-        if reason and learns_refusal(own, model):
+        if reason and may_learn_refusal(own, model):
             body = errors.not_ready(model, "is refused", reason)
             return web.Response(status=503, text=body, content_type="application/json", headers={"Retry-After": "10"})
-        return _respond(_unknown(model))
+        return _error_response(_unknown_model(model))
 
-    application = web.Application(middlewares=[in_our_shape])
+    application = web.Application(middlewares=[format_errors])
     application.add_routes(
-        [web.get("/v1/models", listed), web.get("/v1/models/", listed), web.get(r"/v1/models/{model:[\s\S]+}", one)]
+        [
+            web.get("/v1/models", list_models),
+            web.get("/v1/models/", list_models),
+            web.get(r"/v1/models/{model:[\s\S]+}", show_model),
+        ]
     )
     return application
 
 
 @web.middleware
-async def in_our_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def format_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Gives the errors that the framework answers with by itself, as for unknown paths, OpenAI's shape."""
     try:
         return await handler(request)
@@ -125,29 +131,29 @@ async def in_our_shape(request: web.Request, handler: Handler) -> web.StreamResp
         if error.status < BAD_REQUEST:
             raise
         error_response = next((one for one in errors.BY_STATUS if one.status == error.status), None)
-        return _respond(error_response or errors.ErrorResponse(error.status, f"{error.reason}."))
+        return _error_response(error_response or errors.ErrorResponse(error.status, f"{error.reason}."))
     except Exception:
         log.exception("Cannot answer %s %s", request.method, request.path[:200])
-        return _respond(next(one for one in errors.BY_STATUS if one.status == BROKEN))
+        return _error_response(next(one for one in errors.BY_STATUS if one.status == BROKEN))
 
 
-def once_known(ready: asyncio.Event) -> Middleware:
+def wait_for_table(ready: asyncio.Event) -> Middleware:
     """Has requests below ``/v1/`` wait for the first table: an empty list would say that there are no models."""
 
     @web.middleware
     async def wait(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path.startswith("/v1/"):
             try:
-                async with asyncio.timeout(KNOWN_SECONDS):
+                async with asyncio.timeout(TABLE_SECONDS):
                     await ready.wait()
             except TimeoutError:
-                return _respond(errors.UNKNOWN_YET)
+                return _error_response(errors.UNKNOWN_YET)
         return await handler(request)
 
     return wait
 
 
-def shown(card: Card, features: frozenset[str]) -> bool:
+def is_listed(card: Card, features: frozenset[str]) -> bool:
     """Whether the list shows a model: one with any requested feature; by default text generators and unknown ones."""
     if features:
         return not features.isdisjoint(card.features)
@@ -162,7 +168,7 @@ class RequestError(Exception):
         self.response = response
 
 
-def _requirements(request: web.Request) -> Sequence[Requirement]:
+def _parse_selectors(request: web.Request) -> Sequence[Requirement]:
     """Raises RequestError."""
     selectors = request.headers.getall(HEADER, [])
     if sum(map(len, selectors)) > MOST_SELECTOR:
@@ -173,18 +179,18 @@ def _requirements(request: web.Request) -> Sequence[Requirement]:
         raise RequestError(errors.BAD_SELECTOR) from error
 
 
-def _unknown(model: str) -> errors.ErrorResponse:
+def _unknown_model(model: str) -> errors.ErrorResponse:
     return errors.ErrorResponse(
         404, f"The model `{model[:128]}` does not exist. {errors.LIST_MODELS}", param="model", code="model_not_found"
     )
 
 
-def _respond(error: errors.ErrorResponse) -> web.Response:
+def _error_response(error: errors.ErrorResponse) -> web.Response:
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
     return web.Response(status=error.status, text=error.body(), content_type="application/json", headers=headers)
 
 
-def operations(
+def build_operations(
     ready: Callable[[], bool],
     refresh: Callable[[], Awaitable[None]],
     text: Callable[[], bytes],
@@ -208,7 +214,7 @@ def operations(
         await refresh()
         return web.Response(body=text(), headers=headers)
 
-    async def counted(request: web.Request) -> web.Response:
+    async def count_requests(request: web.Request) -> web.Response:
         services = request.query.getall("service", [])
         if len(services) > MOST_COUNTED:
             raise web.HTTPBadRequest(reason=f"More than {MOST_COUNTED} Services")
@@ -217,19 +223,19 @@ def operations(
         except CommandError as error:
             raise web.HTTPServiceUnavailable(reason="HAProxy does not answer") from error
 
-    application = web.Application(middlewares=[in_our_shape])
+    application = web.Application(middlewares=[format_errors])
     application.add_routes(
         [
             web.get("/healthz", healthz),
             web.get("/readyz", readyz),
             web.get("/metrics", metrics),
-            web.get("/requests", counted),
+            web.get("/requests", count_requests),
         ]
     )
     return application
 
 
-def listening(path: Path) -> socket.socket:
+def open_unix_socket(path: Path) -> socket.socket:
     """A Unix socket that takes connections, also while nobody answers them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -240,17 +246,17 @@ def listening(path: Path) -> socket.socket:
 
 
 @asynccontextmanager
-async def served(application: web.Application, where: socket.socket | str) -> AsyncIterator[None]:
+async def serve(application: web.Application, listener: socket.socket | str) -> AsyncIterator[None]:
     """Serves on a socket that listens, or on ``[host]:port`` (text), while the context lasts."""
     runner = web.AppRunner(application, access_log=None, max_line_size=HEADER_BYTES, max_field_size=HEADER_BYTES)
     await runner.setup()
     try:
         site: web.BaseSite
-        if isinstance(where, str):
-            host, port = address(where)
+        if isinstance(listener, str):
+            host, port = split_address(listener)
             site = web.TCPSite(runner, host or None, port)
         else:
-            site = web.SockSite(runner, where, backlog=_BACKLOG)
+            site = web.SockSite(runner, listener, backlog=_BACKLOG)
         await site.start()
         yield
     finally:

@@ -24,7 +24,7 @@ from slipway.gateway.settings import Jwt, Settings
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 """Timeout of one request."""
 _REFRESH_SECONDS = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
@@ -39,34 +39,34 @@ class JwksSource:
     def __init__(self, settings: Settings, jwt: Jwt, registry: CollectorRegistry) -> None:
         self._directory, self._jwt = settings.directory, jwt
         self._file = f"jwks-{hashlib.sha256(jwt.jwks_url.encode()).hexdigest()[:16]}.json"
-        self._shown = jwt.jwks_url.partition("?")[0]
+        self._logged_url = jwt.jwks_url.partition("?")[0]
         """The address in logs: a query may contain a secret."""
         self._keys: tuple[VerificationKey, ...] = ()
         self._published = False
-        self._away, self._ignored = False, ""
+        self._is_unreachable, self._logged_problems = False, ""
         self._count = Gauge("slipway_gateway_jwt_keys", "Public keys that verify JWTs.", registry=registry)
         self._up = Gauge("slipway_gateway_jwks_up", "1 while the issuer's key set can be fetched.", registry=registry)
 
     async def run(self, receive: Receive) -> None:
         """Publishes the keys and each change of them, until cancelled."""
-        self.recall(receive)
+        self.restore(receive)
         trust = await asyncio.to_thread(ssl.create_default_context, cadata=self._jwt.ca or None)
         pause = _FIRST_PAUSE
         async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=trust),
-            timeout=aiohttp.ClientTimeout(total=_SECONDS),
+            timeout=aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=True,
         ) as session:
             while True:
                 if await self.refresh(session, receive):
                     pause = _FIRST_PAUSE
-                    await asyncio.sleep(_spread(_REFRESH_SECONDS))
+                    await asyncio.sleep(_add_jitter(_REFRESH_SECONDS))
                 else:
-                    await asyncio.sleep(_spread(pause))
+                    await asyncio.sleep(_add_jitter(pause))
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def recall(self, receive: Receive) -> None:
+    def restore(self, receive: Receive) -> None:
         """Publishes the keys of the last good answer, if there is one."""
         try:
             self._accept((self._directory / self._file).read_bytes(), receive)
@@ -82,24 +82,24 @@ class JwksSource:
             text = body.decode()
             self._accept(body, receive)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            self._fail(describe_error(error))
+            self._report_failure(describe_error(error))
             if not self._published:
                 self._publish((), receive)
             return False
         write_files(self._directory, {self._file: text})
         self._up.set(1)
-        if self._away:
-            log.info("The JWKS at %s is available again", self._shown)
-        self._away = False
+        if self._is_unreachable:
+            log.info("The JWKS at %s is available again", self._logged_url)
+        self._is_unreachable = False
         return True
 
     def _accept(self, text: bytes, receive: Receive) -> None:
         """Raises JwksError."""
-        keys, ignored = jwks.read(text, self._jwt.algorithms)
+        keys, ignored = jwks.parse_jwks(text, self._jwt.algorithms)
         problems = "; ".join(ignored)
-        if problems != self._ignored:
-            self._ignored = problems
-            log.info("Ignored keys of the JWKS at %s: %s", self._shown, problems or "none")
+        if problems != self._logged_problems:
+            self._logged_problems = problems
+            log.info("Ignored keys of the JWKS at %s: %s", self._logged_url, problems or "none")
         self._count.set(len(keys))
         if keys != self._keys:
             self._publish(keys, receive)
@@ -108,13 +108,13 @@ class JwksSource:
         self._keys, self._published = keys, True
         receive(keys)
 
-    def _fail(self, reason: str) -> None:
+    def _report_failure(self, reason: str) -> None:
         self._up.set(0)
-        if self._away:
+        if self._is_unreachable:
             return
-        self._away = True
+        self._is_unreachable = True
         effect = "The gateway uses the last good one" if self._keys else "The gateway accepts no tokens"
-        log.warning("Could not fetch the JWKS at %s: %s. %s.", self._shown, reason, effect)
+        log.warning("Could not fetch the JWKS at %s: %s. %s.", self._logged_url, reason, effect)
 
 
 async def _fetch(session: aiohttp.ClientSession, url: str) -> bytes:
@@ -130,5 +130,5 @@ async def _fetch(session: aiohttp.ClientSession, url: str) -> bytes:
         return bytes(text)
 
 
-def _spread(seconds: float) -> float:
+def _add_jitter(seconds: float) -> float:
     return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311

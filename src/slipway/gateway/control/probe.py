@@ -19,7 +19,7 @@ class Prober:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         """`changed` is called when an endpoint has begun to listen."""
-        self._changed = changed
+        self._notify = changed
         self._listening: set[str] = set()
         self._tries: dict[str, asyncio.Task[None]] = {}
 
@@ -30,8 +30,10 @@ class Prober:
         for endpoint in self._tries.keys() - current:
             self._tries.pop(endpoint).cancel()
         for endpoint in current - self._listening - self._tries.keys():
-            self._tries[endpoint] = asyncio.create_task(self._try(endpoint))
-        return table._replace(backends={name: self._part(backend) for name, backend in table.backends.items()})
+            self._tries[endpoint] = asyncio.create_task(self._wait_until_listening(endpoint))
+        return table._replace(
+            backends={name: self._keep_listening(backend) for name, backend in table.backends.items()}
+        )
 
     def trust(self, endpoints: Iterable[str]) -> None:
         """Takes these as listening: they are in use already."""
@@ -44,21 +46,21 @@ class Prober:
             task.cancel()
         await asyncio.gather(*tries, return_exceptions=True)
 
-    def _part(self, backend: Backend) -> Backend:
+    def _keep_listening(self, backend: Backend) -> Backend:
         return backend._replace(endpoints=tuple(filter(self._listening.__contains__, backend.endpoints)))
 
-    async def _try(self, endpoint: str) -> None:
+    async def _wait_until_listening(self, endpoint: str) -> None:
         host, _unused, port = endpoint.rpartition(":")
         pause = _FIRST_PAUSE
-        while not await _listens(host.strip("[]"), int(port)):
+        while not await _accepts_connections(host.strip("[]"), int(port)):
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         self._listening.add(endpoint)
         del self._tries[endpoint]
-        self._changed()
+        self._notify()
 
 
-async def _listens(host: str, port: int) -> bool:
+async def _accepts_connections(host: str, port: int) -> bool:
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             _unused, writer = await asyncio.open_connection(host, port)

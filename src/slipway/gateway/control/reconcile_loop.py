@@ -26,7 +26,7 @@ _GATHER_SECONDS = 0.03
 """Changes that come together are applied together."""
 _CHECK_SECONDS = 10.0
 """How often HAProxy is compared with the table though nothing changed: it may have been restarted."""
-LOOK_SECONDS = 5.0
+WATCH_SECONDS = 5.0
 """How often HAProxy is asked what its servers answer."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
 
@@ -34,18 +34,18 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
 class ReconcileLoop:
     """Holds the desired state and applies it."""
 
-    def __init__(self, dataplane: DataPlane, *, verifies: bool = False) -> None:
+    def __init__(self, dataplane: DataPlane, *, verifies_tokens: bool = False) -> None:
         """`verifies`: this gateway accepts tokens, so it becomes ready after the first answer of their issuer."""
         self._dataplane = dataplane
-        self._verification: tuple[VerificationKey, ...] = ()
+        self._verification_keys: tuple[VerificationKey, ...] = ()
         self._issuer_answered = asyncio.Event()
-        if not verifies:
+        if not verifies_tokens:
             self._issuer_answered.set()
-        self._prober = Prober(self.changed)
+        self._prober = Prober(self.mark_changed)
         self._outliers = Outliers()
         self._permissions = Permissions()
         self._changed = asyncio.Event()
-        self.known = asyncio.Event()
+        self.has_table = asyncio.Event()
         """Set once there is a table."""
         self._snapshot = Snapshot(EMPTY)
         self._leaving = False
@@ -75,74 +75,74 @@ class ReconcileLoop:
     @property
     def passed_over(self) -> dict[str, int]:
         """How many servers of each backend get no requests, as they answer errors or nothing."""
-        return self._outliers.passed_over()
+        return self._outliers.count_passed_over()
 
-    def wait_for(self, condition: asyncio.Event) -> None:
+    def add_condition(self, condition: asyncio.Event) -> None:
         """The gateway becomes ready only after this has happened."""
         self._conditions.append(condition)
 
-    def changed(self) -> None:
+    def mark_changed(self) -> None:
         """The desired state may be new."""
         self._changed.set()
 
     def publish(self, snapshot: Snapshot) -> None:
         """Takes a new table and new API keys."""
-        self.known.set()
+        self.has_table.set()
         if snapshot != self._snapshot:
             self._snapshot = snapshot
-            self.changed()
+            self.mark_changed()
 
-    def verify_with(self, keys: tuple[VerificationKey, ...]) -> None:
+    def set_verification_keys(self, keys: tuple[VerificationKey, ...]) -> None:
         """Takes the issuer's new keys; none if its first answer was not usable."""
-        self._verification = keys
+        self._verification_keys = keys
         self._issuer_answered.set()
-        self.changed()
+        self.mark_changed()
 
-    def leave(self, leaving: bool) -> None:
+    def set_leaving(self, leaving: bool) -> None:
         """Announces that no more traffic should come, or takes that back."""
         self._leaving = leaving
-        self.changed()
+        self.mark_changed()
 
     async def run(self) -> None:
         """Applies until cancelled. Begins with the first snapshot, once HAProxy runs: servers in use need no probe."""
         try:
-            await self.known.wait()
+            await self.has_table.wait()
             await self._issuer_answered.wait()
             running = await self._running_servers()
             if not running:  # Otherwise HAProxy is ready already, and only this process is new.
                 for condition in self._conditions:
                     await condition.wait()
-            self._trust(running)
-            self.changed()
+            self._trust_running(running)
+            self.mark_changed()
             while True:
                 await self._apply()
         finally:
             await self._prober.close()
 
-    async def look(self) -> None:
+    async def watch_servers(self) -> None:
         """Looks every few seconds which servers are to be passed over, until cancelled."""
         now = asyncio.get_running_loop().time
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            back = self._outliers.expire(now())
+            await asyncio.sleep(WATCH_SECONDS)
+            readmitted = self._outliers.expire(now())
             try:
-                verdicts = self._outliers.observe(now(), await self._dataplane.answered())
+                verdicts = self._outliers.observe(now(), await self._dataplane.read_outcomes())
             except CommandError:
                 verdicts = []  # HAProxy does not run; the loop tells that
             for one in verdicts:
-                log.warning("%s: skipping %s for %.0f s: %s", one.backend, one.server, one.seconds, one.why)
-            if back or verdicts:
-                self.changed()
+                log.warning("%s: skipping %s for %.0f s: %s", one.backend, one.server, one.seconds, one.reason)
+            if readmitted or verdicts:
+                self.mark_changed()
 
     async def _running_servers(self) -> set[str]:
         while True:
             try:
-                return await self._dataplane.servers()
+                return await self._dataplane.list_active_servers()
             except CommandError as error:
                 log.info("Waiting for HAProxy: %s", error)
                 await asyncio.sleep(1)
 
-    def _trust(self, running: set[str]) -> None:
+    def _trust_running(self, running: set[str]) -> None:
         endpoints = {endpoint for backend in self.table.backends.values() for endpoint in backend.endpoints}
         self._prober.trust(endpoint for endpoint in endpoints if server_name(endpoint) in running)
 
@@ -158,8 +158,8 @@ class ReconcileLoop:
             self._changed.clear()
             keys, rights = self._snapshot.keys, self._snapshot.rights
             table = self._prober.filter(self._outliers.filter(self.table))
-            allowed = self._permissions.of(rights, table)
-            state = DesiredState(table, keys, rights, not self._leaving, allowed, self._verification)
+            allowed = self._permissions.update(rights, table)
+            state = DesiredState(table, keys, rights, not self._leaving, allowed, self._verification_keys)
             try:
                 await self._dataplane.apply(state)
             except CommandError as error:

@@ -19,12 +19,12 @@ log = logging.getLogger(__name__)
 
 SILENT_SECONDS = 60.0
 """After so long without a beat a process hangs."""
-_LOOK_SECONDS = 5.0
-_LIVED_SECONDS = 20.0
+_CHECK_SECONDS = 5.0
+_STABLE_SECONDS = 20.0
 """A process that lived so long is started anew at once."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_ORDERS = frozenset({signal.SIGTERM, signal.SIGINT})
-_SIGNALS = _ORDERS | {signal.SIGCHLD}
+_STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
+_SIGNALS = _STOP_SIGNALS | {signal.SIGCHLD}
 
 
 class Pulse:
@@ -48,7 +48,7 @@ Run = Callable[[int, Pulse], int]
 """Runs a control process, told how often one was started anew before it; returns its exit status."""
 
 
-def keep(run: Run) -> int:
+def supervise(run: Run) -> int:
     """Keeps a process running until SIGTERM or SIGINT, which it gets too; returns the exit status of the last one.
 
     No other thread may run, as processes are forked.
@@ -60,25 +60,29 @@ def keep(run: Run) -> int:
         child = os.fork()
         if not child:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            _be(run, restarts, pulse)
-        status, ordered = _until_ended(child, pulse)
-        if ordered:
+            _run_child(run, restarts, pulse)
+        status, stopping = _wait_for_exit(child, pulse)
+        if stopping:
             return status if status >= 0 else 128 - status
         pause = next_pause(time.monotonic() - began, pause)
-        log.error("The control process ended (%s); HAProxy continues. Starting another in %.1f s", _why(status), pause)
-        if signal.sigtimedwait(_ORDERS, pause):
+        log.error(
+            "The control process ended (%s); HAProxy continues. Starting another in %.1f s",
+            _describe_status(status),
+            pause,
+        )
+        if signal.sigtimedwait(_STOP_SIGNALS, pause):
             return 0
         restarts += 1
 
 
-def next_pause(lived: float, pause: float) -> float:
+def next_pause(lifetime: float, pause: float) -> float:
     """Seconds to wait before the next start, by how long the last process lived and what was waited before it."""
-    if lived >= _LIVED_SECONDS:
+    if lifetime >= _STABLE_SECONDS:
         return 0.0
     return min(max(2 * pause, _FIRST_PAUSE), _LONGEST_PAUSE)
 
 
-def _be(run: Run, restarts: int, pulse: Pulse) -> None:
+def _run_child(run: Run, restarts: int, pulse: Pulse) -> None:
     """Becomes the control process; does not return."""
     status = 1
     try:
@@ -90,21 +94,21 @@ def _be(run: Run, restarts: int, pulse: Pulse) -> None:
         os._exit(status)
 
 
-def _until_ended(child: int, pulse: Pulse) -> tuple[int, bool]:
+def _wait_for_exit(child: int, pulse: Pulse) -> tuple[int, bool]:
     """Exit status of the process (negative: the signal that ended it), and whether it was told to end."""
-    ordered = False
+    stopping = False
     while True:
-        came = signal.sigtimedwait(_SIGNALS, _LOOK_SECONDS)
-        if came and came.si_signo in _ORDERS:
-            ordered = True
+        received = signal.sigtimedwait(_SIGNALS, _CHECK_SECONDS)
+        if received and received.si_signo in _STOP_SIGNALS:
+            stopping = True
             os.kill(child, signal.SIGTERM)
-        elif came is None and pulse.silent_seconds() > SILENT_SECONDS and not ordered:
+        elif received is None and pulse.silent_seconds() > SILENT_SECONDS and not stopping:
             log.error("The control process has hung for %.0f s: killing it", pulse.silent_seconds())
             os.kill(child, signal.SIGKILL)
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            return os.waitstatus_to_exitcode(status), ordered
+            return os.waitstatus_to_exitcode(status), stopping
 
 
-def _why(status: int) -> str:
+def _describe_status(status: int) -> str:
     return f"exit status {status}" if status >= 0 else signal.Signals(-status).name

@@ -22,10 +22,10 @@ from slipway.serving.routing.route import ScaleTarget
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.1
-_PAUSE_SECONDS = 1.0
+_POLL_SECONDS = 0.1
+_RETRY_SECONDS = 1.0
 """Between two tries for one target."""
-_READINGS = 3
+_ATTEMPTS = 3
 """How often a scale is read within one try when others write at the same time."""
 
 
@@ -36,7 +36,7 @@ class Sleeper(NamedTuple):
     target: ScaleTarget
 
 
-def sleepers(table: RoutingTable) -> dict[str, Sleeper]:
+def find_sleepers(table: RoutingTable) -> dict[str, Sleeper]:
     """What to scale by the name of each backend that has no endpoint. Pure."""
     return {
         name: Sleeper(backend.namespace, backend.route.scale)
@@ -65,39 +65,39 @@ class Waker:
         self._report, self._report_woken = report, report_woken
         self._reported: dict[Sleeper | None, str] = {}
         """The last failure reported for each; None: for the list of waiting requests."""
-        self._resting: dict[Sleeper, float] = {}
+        self._paused_until: dict[Sleeper, float] = {}
         """Until when each is not tried again."""
 
     async def run(self, current: Callable[[], RoutingTable]) -> None:
         """Wakes until cancelled."""
-        table, asleep = EMPTY, sleepers(EMPTY)
+        table, asleep = EMPTY, find_sleepers(EMPTY)
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as tries:
             while True:
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
                 if current() is not table:
                     table = current()
-                    asleep = sleepers(table)
+                    asleep = find_sleepers(table)
                     self._forget_all_but(asleep.values())
                 now = loop.time()
-                self._resting = {sleeper: until for sleeper, until in self._resting.items() if until > now}
-                waiting = await self._waiting_requests() if asleep else {}
+                self._paused_until = {sleeper: until for sleeper, until in self._paused_until.items() if until > now}
+                waiting = await self._count_waiting() if asleep else {}
                 due = {
                     asleep[name]: table.backends[name]
                     for name in waiting
-                    if name in asleep and asleep[name] not in self._resting
+                    if name in asleep and asleep[name] not in self._paused_until
                 }
                 for sleeper, backend in due.items():
-                    self._resting[sleeper] = math.inf
+                    self._paused_until[sleeper] = math.inf
                     requests = sum(number for name, number in waiting.items() if asleep.get(name) == sleeper)
-                    tries.create_task(self._try(sleeper, backend, requests))
+                    tries.create_task(self._wake(sleeper, backend, requests))
 
     def _forget_all_but(self, asleep: Collection[Sleeper]) -> None:
         """Forgets the failures of models that are awake or deleted."""
         subjects = {None, *asleep}
         self._reported = {subject: text for subject, text in self._reported.items() if subject in subjects}
 
-    async def _waiting_requests(self) -> Mapping[str, int]:
+    async def _count_waiting(self) -> Mapping[str, int]:
         """The number of waiting requests by backend, without backends that have none."""
         try:
             waiting = {name: number for name, number in (await self._waiting()).items() if number}
@@ -105,18 +105,18 @@ class Waker:
             log.debug("Could not list waiting requests: %s", error)
             return {}
         except Exception as error:  # a bug must not end what serves the models that are awake
-            if self._is_news(None, _unexpected(error)):
+            if self._is_new(None, _describe_unexpected(error)):
                 log.exception("Unexpected error while listing waiting requests")
             return {}
         self._reported.pop(None, None)
         return waiting
 
-    async def _try(self, sleeper: Sleeper, backend: Backend, requests: int) -> None:
+    async def _wake(self, sleeper: Sleeper, backend: Backend, requests: int) -> None:
         target = sleeper.target
         try:
             woken = await wake(self._client, sleeper)
         except Exception as error:  # noqa: BLE001 - a bug must stop this model only
-            self._failed(sleeper, backend, error)
+            self._report_failure(sleeper, backend, error)
         else:
             self._reported.pop(sleeper, None)
             if woken:
@@ -124,24 +124,24 @@ class Waker:
                 log.info("%s %s/%s: %s", target.plural, sleeper.namespace, target.name, message)
                 self._report_woken(backend, message)
         finally:
-            self._resting[sleeper] = asyncio.get_running_loop().time() + _PAUSE_SECONDS
+            self._paused_until[sleeper] = asyncio.get_running_loop().time() + _RETRY_SECONDS
 
-    def _failed(self, sleeper: Sleeper, backend: Backend, error: Exception) -> None:
+    def _report_failure(self, sleeper: Sleeper, backend: Backend, error: Exception) -> None:
         expected = isinstance(error, ApiError)
-        target, fault = sleeper.target, str(error) if expected else _unexpected(error)
+        target, fault = sleeper.target, str(error) if expected else _describe_unexpected(error)
         message = f"{target.plural} {target.name} cannot be scaled from zero: {fault}"
-        if self._is_news(sleeper, message):
+        if self._is_new(sleeper, message):
             log.warning("Service %s/%s: %s", backend.namespace, backend.service, message, exc_info=not expected)
             self._report(backend, message)
 
-    def _is_news(self, subject: Sleeper | None, message: str) -> bool:
+    def _is_new(self, subject: Sleeper | None, message: str) -> bool:
         """Whether this differs from the last failure reported for ``subject``."""
         new = self._reported.get(subject) != message
         self._reported[subject] = message
         return new
 
 
-def _unexpected(error: Exception) -> str:
+def _describe_unexpected(error: Exception) -> str:
     """The public description of an unexpected error. Its text goes to the log only: more people read Events."""
     return f"{type(error).__name__}, see the gateway's log"
 
@@ -150,7 +150,7 @@ async def wake(client: Client, sleeper: Sleeper) -> bool:
     """Sets the scale to one where it is zero; says whether it was. Raises ApiError."""
     target = sleeper.target
     kind = Kind(target.group, target.version, "Scale", target.plural)
-    for reading in range(1, _READINGS + 1):
+    for reading in range(1, _ATTEMPTS + 1):
         scale = await client.get(kind, Key(sleeper.namespace, target.name), subresource="scale")
         # A zero is left out of the JSON by the API server.
         if scale.get("spec", {}).get("replicas", 0):
@@ -160,7 +160,7 @@ async def wake(client: Client, sleeper: Sleeper) -> bool:
                 kind, {**scale, "spec": {"replicas": 1}}, field_manager="slipway-gateway", subresource="scale"
             )
         except ConflictError:
-            if reading == _READINGS:
+            if reading == _ATTEMPTS:
                 raise
         else:
             return True

@@ -62,9 +62,9 @@ class DataPlane:
         self._socket = settings.directory / "haproxy.sock"
         self._master = settings.directory / "master.sock"
         self._lock = asyncio.Lock()
-        self._reloaded = -_RELOAD_PAUSE
+        self._reloaded_at = -_RELOAD_PAUSE
         self._table_counters = tokens.TableCounters()
-        self._reading = asyncio.Lock()
+        self._counter_lock = asyncio.Lock()
         """Held while counters are read: TableCounters needs the readings in order, and HAProxy allows few sessions."""
 
     async def apply(self, state: DesiredState) -> None:
@@ -74,7 +74,7 @@ class DataPlane:
         refuses it twice, a reload starts a new one; that loses no request either.
         """
         async with self._lock:
-            write_files(self._settings.directory, render.files(self._settings, state))
+            write_files(self._settings.directory, render.render_files(self._settings, state))
             for attempt in ("first", "second"):
                 try:
                     await self._update(state)
@@ -89,14 +89,14 @@ class DataPlane:
     async def _reload(self) -> None:
         """Starts a new process. Old ones live as long as their streams, so reloads must be rare."""
         now = asyncio.get_running_loop().time()
-        if now - self._reloaded < _RELOAD_PAUSE:
+        if now - self._reloaded_at < _RELOAD_PAUSE:
             raise CommandError(f"not reloading: the last reload was less than {_RELOAD_PAUSE:.0f} s ago")
-        self._reloaded = now
+        self._reloaded_at = now
         await haproxy_socket.reload(self._master)
 
     async def _update(self, state: DesiredState) -> None:
-        async with haproxy_socket.session(self._socket) as session:
-            running = await self._running(session)
+        async with haproxy_socket.open_session(self._socket) as session:
+            running = await self._read_running_state(session)
             if running.version != version(self._settings):
                 raise CommandError("it runs with older settings")
             maps = state.maps(self._settings)
@@ -112,11 +112,11 @@ class DataPlane:
                 await session.execute(f"del ssl jwt {path}")
                 log.info("Unloaded a key that verified tokens: %s", await session.query(f"del ssl cert {path}"))
         if self._settings.jwt:
-            jwks.sweep(self._settings.directory, state.verification)
+            jwks.delete_unused(self._settings.directory, state.verification)
 
     async def _load_certificates(self, session: Session, state: DesiredState) -> list[str]:
         """Loads missing public keys into HAProxy. Returns the paths of those that it no longer needs."""
-        loaded = jwks.parse_loaded(await session.query(jwks.SHOW))
+        loaded = jwks.parse_loaded(await session.query(jwks.SHOW_CERTIFICATES))
         certificates = {f"{self._settings.run_directory}/{key.file}": key.certificate for key in state.verification}
         for path, certificate in certificates.items():
             if path not in loaded:
@@ -136,12 +136,12 @@ class DataPlane:
                 await session.execute_all([command.text for command in batch])
 
     async def _remove_unused(self, session: Session, state: DesiredState) -> None:
-        for command in runtime_diff.removals(await self._running(session), state.table):
+        for command in runtime_diff.removals(await self._read_running_state(session), state.table):
             answer = await session.query(command.text)
             if not answer.endswith(command.answer):
                 log.debug("%s: %s", command.text, answer)
 
-    async def _running(self, session: Session) -> runtime_diff.RunningState:
+    async def _read_running_state(self, session: Session) -> runtime_diff.RunningState:
         running_version = await session.query(f"get var {VERSION_VARIABLE}")
         statistics = await session.query(runtime_diff.SHOW_BACKENDS_AND_SERVERS)
         maps = {
@@ -152,29 +152,29 @@ class DataPlane:
             running_version.partition("<")[2].rstrip(">"), runtime_diff.parse_backends(statistics), maps
         )
 
-    async def servers(self) -> set[str]:
+    async def list_active_servers(self) -> set[str]:
         """Names of the servers that take requests now. Raises CommandError when HAProxy does not run."""
-        async with haproxy_socket.session(self._socket) as session:
+        async with haproxy_socket.open_session(self._socket) as session:
             backends = runtime_diff.parse_backends(await session.query(runtime_diff.SHOW_BACKENDS_AND_SERVERS))
         return {name for backend in backends.values() for name, active in backend.servers.items() if active}
 
-    async def answered(self) -> dict[str, dict[str, Count]]:
+    async def read_outcomes(self) -> dict[str, dict[str, Count]]:
         """What the servers did of models that have several and are asked, by backend. Raises CommandError."""
-        async with haproxy_socket.session(self._socket) as session:
-            busy = runtime_diff.busy(await session.query(runtime_diff.SHOW_BACKENDS))
+        async with haproxy_socket.open_session(self._socket) as session:
+            busy = runtime_diff.list_busy_backends(await session.query(runtime_diff.SHOW_BACKENDS))
             return {
                 name: runtime_diff.parse_counts(await session.query(runtime_diff.show_servers(name))) for name in busy
             }
 
-    async def stopping(self) -> bool:
+    async def is_stopping(self) -> bool:
         """Whether HAProxy is stopping or has stopped."""
         try:
-            async with haproxy_socket.session(self._socket) as session:
+            async with haproxy_socket.open_session(self._socket) as session:
                 return "\nStopping: 1" in await session.query("show info")
         except CommandError:
             return True
 
-    async def ended(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Waits until HAProxy's last process has exited."""
         while True:
             try:
@@ -184,14 +184,14 @@ class DataPlane:
             writer.close()
             await asyncio.sleep(0.5)
 
-    async def waiting(self) -> dict[str, int]:
+    async def count_waiting(self) -> dict[str, int]:
         """How many requests wait, by backend. Raises CommandError."""
-        async with haproxy_socket.session(self._socket) as session:
-            return metrics.waiting(await session.query(SHOW_HOLD))
+        async with haproxy_socket.open_session(self._socket) as session:
+            return metrics.parse_waiting(await session.query(SHOW_HOLD))
 
-    async def requests(self, backends: Sequence[str]) -> dict[str, int]:
+    async def count_requests(self, backends: Sequence[str]) -> dict[str, int]:
         """How many requests these backends have in flight or waiting. Raises CommandError."""
-        async with haproxy_socket.session(self._socket) as session:
+        async with haproxy_socket.open_session(self._socket) as session:
             statistics = await session.query_all(
                 [f"show stat {backend} {_BACKENDS_AND_SERVERS} -1" for backend in backends]
             )
@@ -199,40 +199,40 @@ class DataPlane:
         numbers: dict[str, int] = {}
         for answer, waiting in zip(statistics, hold, strict=True):
             if answer.startswith("# "):  # otherwise HAProxy does not have the backend yet
-                numbers |= metrics.requests(answer, waiting)
+                numbers |= metrics.count_requests(answer, waiting)
         return numbers
 
-    async def counters(self) -> metrics.Answers:
+    async def read_counters(self) -> metrics.RawCounters:
         """What HAProxy counted. Raises CommandError."""
-        async with self._reading:
-            async with haproxy_socket.session(self._socket) as session:
-                answers = metrics.Answers(
+        async with self._counter_lock:
+            async with haproxy_socket.open_session(self._socket) as session:
+                answers = metrics.RawCounters(
                     statistics=await session.query("show stat -1 7 -1"),
                     first_bytes=await session.query(f"show table {TTFB_TABLE}"),
                     hold=await session.query(SHOW_HOLD),
-                    tokens=(await self._table_tokens(session),) if self._settings.count_tokens else (),
+                    tokens=(await self._read_table_tokens(session),) if self._settings.count_tokens else (),
                 )
-            return answers._replace(tokens=(*answers.tokens, *await self._thread_tokens()))
+            return answers._replace(tokens=(*answers.tokens, *await self._read_thread_tokens()))
 
-    async def limited(self, *, everything: bool = False) -> dict[str, limits.Counted]:
+    async def read_entries(self, *, everything: bool = False) -> dict[str, limits.HolderEntry]:
         """Entries of holders of limits that were used since the last time, or of all. Raises CommandError."""
-        async with haproxy_socket.session(self._socket) as session:
-            return limits.parse_counted(await session.query(limits.SHOW_LIMITS + " all" * everything))
+        async with haproxy_socket.open_session(self._socket) as session:
+            return limits.parse_entries(await session.query(limits.SHOW_LIMITS + " all" * everything))
 
-    async def spent(self, spent: Counter[str]) -> None:
+    async def collect_tokens(self, totals: Counter[str]) -> None:
         """Adds new tokens of holders of limits. Raises CommandError; what other threads answered is added all the same.
 
         HAProxy does not say it again.
         """
         for name in tokens.socket_names(self._settings):
-            async with haproxy_socket.session(self._settings.directory / name) as session:
-                spent.update(limits.parse_spent(await session.query(limits.SHOW_SPENT)))
+            async with haproxy_socket.open_session(self._settings.directory / name) as session:
+                totals.update(limits.parse_tokens(await session.query(limits.SHOW_SPENT)))
 
     async def grant(self, grants: Iterable[tuple[str, str, str]]) -> None:
         """Hands grants to limits.lua: holder, birth and text of each. Raises CommandError."""
         commands = list(limits.grant_commands(grants))
         if commands:
-            async with haproxy_socket.session(self._socket) as session:
+            async with haproxy_socket.open_session(self._socket) as session:
                 await session.execute_all(commands)
 
     async def drop(self, drops: Iterable[tuple[str, str, int]]) -> list[tuple[str, str]]:
@@ -243,26 +243,26 @@ class DataPlane:
         commands = list(limits.drop_commands(drops))
         if not commands:
             return []
-        async with haproxy_socket.session(self._socket) as session:
+        async with haproxy_socket.open_session(self._socket) as session:
             return limits.parse_dropped("\n".join(await session.query_all(commands)))
 
-    async def _thread_tokens(self) -> list[str]:
+    async def _read_thread_tokens(self) -> list[str]:
         """What each of HAProxy's threads counted; empty if tokens are not counted."""
         answers = []
         for name in tokens.socket_names(self._settings):
-            async with haproxy_socket.session(self._settings.directory / name) as session:
-                answers.append(await session.query(tokens.SHOW))
+            async with haproxy_socket.open_session(self._settings.directory / name) as session:
+                answers.append(await session.query(tokens.SHOW_TOKENS))
         return answers
 
     async def watch_tokens(self) -> None:
         """Reads the stick table often enough to notice each wrap of its counters, until cancelled."""
         while True:
             with suppress(CommandError):  # HAProxy does not run; the loop tells that
-                async with self._reading, haproxy_socket.session(self._socket) as session:
-                    await self._table_tokens(session)
+                async with self._counter_lock, haproxy_socket.open_session(self._socket) as session:
+                    await self._read_table_tokens(session)
             await asyncio.sleep(_WRAP_SECONDS)
 
-    async def _table_tokens(self, session: Session) -> str:
+    async def _read_table_tokens(self, session: Session) -> str:
         """What rules counted. The caller holds `_reading`."""
         process, table = await session.query_all([f"get var {tokens.START_VARIABLE}", f"show table {tokens.TABLE}"])
         return self._table_counters.rows(process, table)

@@ -16,14 +16,14 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from slipway.gateway.rules import tokens, unanswered
+from slipway.gateway.rules import fallback_server, tokens
 
 LABELS = ("namespace", "model")
 _CODES = ("1xx", "2xx", "3xx", "4xx", "5xx", "other")
 _FIRST_BYTE = re.compile(r"key=(\S+) .*gpc0=(\d+) gpc1=(\d+)")
 
 
-class Answers(NamedTuple):
+class RawCounters(NamedTuple):
     """Raw answers: statistics of frontends, backends and servers, the first-byte table, the waiting requests."""
 
     statistics: str
@@ -35,7 +35,7 @@ class Answers(NamedTuple):
     """How many servers of a backend get no requests, as they answer errors or nothing."""
 
 
-class Figures(NamedTuple):
+class BackendCounters(NamedTuple):
     """What HAProxy counted of one backend. Without a unit: requests."""
 
     active: int
@@ -53,22 +53,22 @@ class Figures(NamedTuple):
     """Servers that get no requests, as they answer errors or nothing."""
 
 
-def figures(answers: Answers) -> dict[str, Figures]:
+def parse_counters(counters: RawCounters) -> dict[str, BackendCounters]:
     """Of each model's backend, by its name."""
-    held = waiting(answers.hold)
-    bytes_ = {name: (int(ms), int(number)) for name, ms, number in _FIRST_BYTE.findall(answers.first_bytes)}
+    held = parse_waiting(counters.hold)
+    bytes_ = {name: (int(ms), int(number)) for name, ms, number in _FIRST_BYTE.findall(counters.first_bytes)}
     backends = {}
-    for row in csv.DictReader(io.StringIO(answers.statistics.removeprefix("# "))):
+    for row in csv.DictReader(io.StringIO(counters.statistics.removeprefix("# "))):
         name = row["pxname"]
         if row["svname"] == "BACKEND" and ":" in name:
             codes = {code: int(row[f"hrsp_{code}"] or 0) for code in _CODES}
-            backends[name] = Figures(
+            backends[name] = BackendCounters(
                 int(row["scur"] or 0),
                 held.get(name, 0),
                 sum(codes.values()),
                 codes["5xx"],
                 *bytes_.get(name, (0, 0)),
-                passed_over=answers.passed_over.get(name, 0),
+                passed_over=counters.passed_over.get(name, 0),
             )
     return backends
 
@@ -77,30 +77,30 @@ class HaproxyCollector(Collector):
     """Shows the answers that it was given last."""
 
     def __init__(self) -> None:
-        self.answers: Answers | None = None
+        self.counters: RawCounters | None = None
 
     def collect(self) -> Iterable[Metric]:
         """Called by the registry."""
         up = GaugeMetricFamily("slipway_gateway_haproxy_up", "1 while HAProxy responds to the control process.")
-        up.add_metric((), 1 if self.answers else 0)
+        up.add_metric((), 1 if self.counters else 0)
         yield up
-        if self.answers:
-            rows = list(csv.DictReader(io.StringIO(self.answers.statistics.removeprefix("# "))))
-            yield from _traffic(rows)
-            yield from _frontend(rows)
+        if self.counters:
+            rows = list(csv.DictReader(io.StringIO(self.counters.statistics.removeprefix("# "))))
+            yield from _traffic_metrics(rows)
+            yield from _frontend_metrics(rows)
             backends = {row["pxname"] for row in rows if row["svname"] == "BACKEND" and ":" in row["pxname"]}
-            yield _first_bytes(self.answers.first_bytes, backends)
-            yield from _hold(self.answers.hold, backends)
-            yield _passed_over(self.answers.passed_over, backends)
-            yield from _tokens(self.answers.tokens, backends)
+            yield _first_byte_metric(self.counters.first_bytes, backends)
+            yield from _hold_metrics(self.counters.hold, backends)
+            yield _passed_over_metric(self.counters.passed_over, backends)
+            yield from _token_metrics(self.counters.tokens, backends)
 
 
-def _model(backend: str) -> tuple[str, str]:
+def _split_backend(backend: str) -> tuple[str, str]:
     namespace, _unused, service = backend.partition(":")
     return namespace, service
 
 
-def _traffic(rows: list[dict[str, str]]) -> Iterator[Metric]:
+def _traffic_metrics(rows: list[dict[str, str]]) -> Iterator[Metric]:
     requests = CounterMetricFamily(
         "slipway_gateway_requests", "Responses for a model, by status class.", labels=(*LABELS, "code")
     )
@@ -124,16 +124,16 @@ def _traffic(rows: list[dict[str, str]]) -> Iterator[Metric]:
             "slipway_gateway_cut_answers", "Responses that the server ended early.", labels=LABELS
         ),
     }
-    again = {row["pxname"]: row for row in rows if row["svname"] == unanswered.NAME}
+    retries = {row["pxname"]: row for row in rows if row["svname"] == fallback_server.NAME}
     for row in rows:
         if row["svname"] != "BACKEND" or ":" not in row["pxname"]:
             continue
-        model = _model(row["pxname"])
+        model = _split_backend(row["pxname"])
         # Who waits for the next server comes to the backend a second time, where he is counted.
-        twice = again.get(row["pxname"], {})
+        retried = retries.get(row["pxname"], {})
         for code in _CODES:
-            requests.add_metric((*model, code), _number(row, f"hrsp_{code}") - _number(twice, f"hrsp_{code}"))
-        active.add_metric(model, _number(row, "scur") - _number(twice, "scur"))
+            requests.add_metric((*model, code), _number(row, f"hrsp_{code}") - _number(retried, f"hrsp_{code}"))
+        active.add_metric(model, _number(row, "scur") - _number(retried, "scur"))
         servers.add_metric(model, int(row["act"] or 0))
         for column, family in counters.items():
             family.add_metric(model, int(row[column] or 0))
@@ -144,7 +144,7 @@ def _number(row: Mapping[str, str], column: str) -> int:
     return int(row.get(column) or 0)
 
 
-def _frontend(rows: list[dict[str, str]]) -> Iterator[Metric]:
+def _frontend_metrics(rows: list[dict[str, str]]) -> Iterator[Metric]:
     responses = CounterMetricFamily(
         "slipway_gateway_responses",
         "All responses on the public port, including the gateway's own errors.",
@@ -159,7 +159,7 @@ def _frontend(rows: list[dict[str, str]]) -> Iterator[Metric]:
     yield from (responses, connections)
 
 
-def _first_bytes(text: str, backends: Set[str]) -> Metric:
+def _first_byte_metric(text: str, backends: Set[str]) -> Metric:
     family = SummaryMetricFamily(
         "slipway_gateway_time_to_first_byte_seconds",
         "Time from a request's arrival at a server to the start of the response.",
@@ -167,15 +167,15 @@ def _first_bytes(text: str, backends: Set[str]) -> Metric:
     )
     for backend, milliseconds, count in _FIRST_BYTE.findall(text):
         if backend in backends:
-            family.add_metric(_model(backend), count_value=int(count), sum_value=int(milliseconds) / 1000)
+            family.add_metric(_split_backend(backend), count_value=int(count), sum_value=int(milliseconds) / 1000)
     return family
 
 
-def requests(statistics: str, hold: str) -> dict[str, int]:
+def count_requests(statistics: str, hold: str) -> dict[str, int]:
     """How many requests are in flight or waiting, by backend. ``statistics``: rows of backends and their servers."""
     rows = list(csv.DictReader(io.StringIO(statistics.removeprefix("# "))))
-    held = waiting(hold)
-    retried = {row["pxname"]: row for row in rows if row["svname"] == unanswered.NAME}
+    held = parse_waiting(hold)
+    retried = {row["pxname"]: row for row in rows if row["svname"] == fallback_server.NAME}
     return {
         name: _number(row, "scur") - _number(retried.get(name, {}), "scur") + held.get(name, 0)
         for row in rows
@@ -183,12 +183,12 @@ def requests(statistics: str, hold: str) -> dict[str, int]:
     }
 
 
-def waiting(hold: str) -> dict[str, int]:
+def parse_waiting(hold: str) -> dict[str, int]:
     """How many requests wait, by backend, of the answer about waiting requests."""
     return {backend: int(now) for backend, now, *_refused in map(str.split, hold.splitlines())}
 
 
-def _hold(text: str, backends: Set[str]) -> Iterator[Metric]:
+def _hold_metrics(text: str, backends: Set[str]) -> Iterator[Metric]:
     waiting = GaugeMetricFamily(
         "slipway_gateway_requests_waiting", "Requests that wait for a ready server.", labels=LABELS
     )
@@ -202,21 +202,21 @@ def _hold(text: str, backends: Set[str]) -> Iterator[Metric]:
     counted = {line.split()[0]: line.split()[1:] for line in text.splitlines()}
     for backend in sorted(backends):
         now, *numbers = map(int, counted.get(backend, (0, 0, 0, 0)))
-        waiting.add_metric(_model(backend), now)
+        waiting.add_metric(_split_backend(backend), now)
         for reason, number in zip(("full", "timeout", "failed"), numbers, strict=True):
-            refused.add_metric((*_model(backend), reason), number)
+            refused.add_metric((*_split_backend(backend), reason), number)
     yield from (waiting, refused)
 
 
-def _passed_over(servers: Mapping[str, int], backends: Set[str]) -> Metric:
+def _passed_over_metric(servers: Mapping[str, int], backends: Set[str]) -> Metric:
     text = "Servers that get no requests, because they return errors or nothing while others succeed."
     family = GaugeMetricFamily("slipway_gateway_passed_over_servers", text, labels=LABELS)
     for backend in sorted(backends):
-        family.add_metric(_model(backend), servers.get(backend, 0))
+        family.add_metric(_split_backend(backend), servers.get(backend, 0))
     return family
 
 
-def _tokens(answers: tuple[str, ...], backends: Set[str]) -> Iterator[Metric]:
+def _token_metrics(answers: tuple[str, ...], backends: Set[str]) -> Iterator[Metric]:
     labels = (*LABELS, "key", "kind")
     counted = CounterMetricFamily(
         "slipway_gateway_tokens",
@@ -226,11 +226,11 @@ def _tokens(answers: tuple[str, ...], backends: Set[str]) -> Iterator[Metric]:
     estimated = CounterMetricFamily(
         "slipway_gateway_estimated_tokens", "Estimated tokens, because the engine did not report them.", labels=labels
     )
-    for (backend, key), counts in sorted(tokens.added(answers).items()):
+    for (backend, key), counts in sorted(tokens.sum_answers(answers).items()):
         if backend in backends:
-            for kind, count in counts.told().items():
-                counted.add_metric((*_model(backend), key, kind), count)
-            for kind, count in counts.estimated().items():
-                estimated.add_metric((*_model(backend), key, kind), count)
+            for kind, count in counts.by_kind().items():
+                counted.add_metric((*_split_backend(backend), key, kind), count)
+            for kind, count in counts.estimated_by_kind().items():
+                estimated.add_metric((*_split_backend(backend), key, kind), count)
     if answers:
         yield from (counted, estimated)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from slipway.gateway import errors
 from slipway.gateway.haproxy.config import maps as haproxy_maps
 from slipway.gateway.haproxy.config.haproxy_cfg import configuration
-from slipway.gateway.haproxy.runtime_diff import HELD
+from slipway.gateway.haproxy.runtime_diff import HOLD_MAP
 from slipway.gateway.routing import balancing
 from slipway.gateway.routing.keys import Rights
 from slipway.gateway.routing.selector import label_text
@@ -52,7 +52,7 @@ UNREADY, REFUSED = "unready.map", "refused.map"
 """Read by reasons.lua."""
 
 
-def unready(table: RoutingTable) -> dict[str, str]:
+def unready_reasons(table: RoutingTable) -> dict[str, str]:
     """By backend without an endpoint: the reason, with a ~ before it where waiting may help."""
     return {
         name: f"{'' if condition.final else '~'}{condition.reason}"
@@ -92,9 +92,9 @@ class DesiredState(NamedTuple):
             **targets.maps(self.table),
             **rewrite.maps(self.table),
             haproxy_maps.LACKS_MAP: haproxy_maps.lacks_map(self.table),
-            HELD: {name: "1" for name, backend in self.table.backends.items() if not backend.endpoints},
+            HOLD_MAP: {name: "1" for name, backend in self.table.backends.items() if not backend.endpoints},
             "wake.map": {name: text for name, b in self.table.backends.items() if (text := _wake_text(b.route))},
-            UNREADY: unready(self.table),
+            UNREADY: unready_reasons(self.table),
             REFUSED: dict(self.table.refused),
             haproxy_maps.RINGS_MAP: balancing.rings(self.table),
             "state.map": ({"ready": "1"} if self.ready else {}) | ({jwt.KEYS_KNOWN: "1"} if self.verification else {}),
@@ -106,7 +106,7 @@ class DesiredState(NamedTuple):
         return maps
 
 
-def files(settings: Settings, state: DesiredState) -> dict[str, str]:
+def render_files(settings: Settings, state: DesiredState) -> dict[str, str]:
     """Text of each file by its path below the shared directory."""
     lua = resources.files(__package__) / "lua"
     return (
@@ -118,8 +118,8 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
         }
         | {
             "lua/failures.lua": errors.lua_module(settings.max_body_bytes),
-            "lua/reason_maps.lua": _reason_maps(settings.run_directory),
-            "lua/known.lua": _known(settings),
+            "lua/reason_maps.lua": _reason_maps_lua(settings.run_directory),
+            "lua/known.lua": _known_lua(settings),
         }
         | {name: haproxy_maps.map_text(entries) for name, entries in state.maps(settings).items()}
         | {key.file: key.certificate for key in state.verification}
@@ -132,7 +132,7 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
     )
 
 
-def _known(settings: Settings) -> str:
+def _known_lua(settings: Settings) -> str:
     """A Lua module: the paths, and the maps of the models and of the keys that may not use all of them."""
     run = settings.run_directory
     restricted = f'"{run}/restricted.map"' if settings.api_keys_secret else "nil"
@@ -140,6 +140,6 @@ def _known(settings: Settings) -> str:
     return f'return {{models = "{run}/models.map", restricted = {restricted}, paths = {{{quoted_paths}}}}}\n'
 
 
-def _reason_maps(run: str) -> str:
+def _reason_maps_lua(run: str) -> str:
     """A Lua module: where the maps lie."""
     return f'return {{unready = "{run}/{UNREADY}", refused = "{run}/{REFUSED}"}}\n'

@@ -17,15 +17,15 @@ from slipway.gateway.haproxy.config.servers import MODEL_DEFAULTS
 from slipway.gateway.haproxy.config.servers import servers as haproxy_servers
 from slipway.gateway.routing.outliers import Count
 from slipway.gateway.routing.table import RoutingTable
-from slipway.gateway.rules import unanswered
+from slipway.gateway.rules import fallback_server
 
 SHOW_BACKENDS_AND_SERVERS = "show stat -1 6 -1"
 SHOW_BACKENDS = "show stat -1 2 -1"
-_MOMENT_SECONDS = 15
-HELD = "hold.map"
+_BUSY_SECONDS = 15
+HOLD_MAP = "hold.map"
 """The map of backends whose requests are held, whatever servers they have."""
 
-_AT_ONCE = 100
+_BATCH_SIZE = 100
 """Commands that are sent at once. One by one, thousands of them would keep the changes of others waiting."""
 
 
@@ -39,13 +39,13 @@ class Command(NamedTuple):
 def batches(commands: Iterable[Command]) -> Iterator[list[Command]]:
     """Commands as they may be sent at once: entries of maps, and states of servers, which do not need each other. Any
     other goes alone."""
-    for kind, group in groupby(commands, key=_kind):
+    for kind, group in groupby(commands, key=_batch_kind):
         waiting = list(group)
-        size = _AT_ONCE if kind else 1
+        size = _BATCH_SIZE if kind else 1
         yield from (waiting[start : start + size] for start in range(0, len(waiting), size))
 
 
-def _kind(command: Command) -> str:
+def _batch_kind(command: Command) -> str:
     """What a command changes of which many may be sent at once; empty: something else."""
     verb, what, *_unused = command.text.split(" ", 2)
     if what == "map":
@@ -63,7 +63,7 @@ class RunningBackend(NamedTuple):
     @property
     def endpoints(self) -> dict[str, bool]:
         """The servers that are endpoints of the model."""
-        return {name: active for name, active in self.servers.items() if name != unanswered.NAME}
+        return {name: active for name, active in self.servers.items() if name != fallback_server.NAME}
 
 
 class RunningState(NamedTuple):
@@ -92,14 +92,14 @@ def parse_backends(statistics: str) -> dict[str, RunningBackend]:
     return {backend: RunningBackend(on, servers.get(backend, {})) for backend, on in published.items()}
 
 
-def busy(statistics: str) -> list[str]:
+def list_busy_backends(statistics: str) -> list[str]:
     """Of the answer to SHOW_BACKENDS, models' backends of several servers that have had requests a moment ago."""
     return [
         row["pxname"]
         for row in csv.DictReader(io.StringIO(statistics.removeprefix("# ")))
         if ":" in row["pxname"]
         and int(row["act"] or 0) > 1
-        and (int(row["scur"] or 0) or 0 <= int(row["lastsess"] or -1) <= _MOMENT_SECONDS)
+        and (int(row["scur"] or 0) or 0 <= int(row["lastsess"] or -1) <= _BUSY_SECONDS)
     ]
 
 
@@ -113,7 +113,7 @@ def parse_counts(statistics: str) -> dict[str, Count]:
             int(row["scur"] or 0),
         )
         for row in csv.DictReader(io.StringIO(statistics.removeprefix("# ")))
-        if row["svname"] != unanswered.NAME and not row["status"].startswith("MAINT")
+        if row["svname"] != fallback_server.NAME and not row["status"].startswith("MAINT")
     }
 
 
@@ -140,14 +140,14 @@ def arrivals(
     server comes, or whose last one goes, are held while that is under way.
     """
     return [
-        *_map(directory, SPECIAL_MAP, running.maps.get(SPECIAL_MAP, {}), _special_meanwhile(running, maps)),
-        *_map(directory, HELD, running.maps.get(HELD, {}), _held_meanwhile(running, table, maps)),
+        *_map_commands(directory, SPECIAL_MAP, running.maps.get(SPECIAL_MAP, {}), _transitional_special(running, maps)),
+        *_map_commands(directory, HOLD_MAP, running.maps.get(HOLD_MAP, {}), _transitional_held(running, table, maps)),
         *_additions(directory, running, table),
         *(
             command
             for name, desired in maps.items()
-            if name not in (HELD, SPECIAL_MAP)
-            for command in _map(directory, name, running.maps.get(name, {}), desired)
+            if name not in (HOLD_MAP, SPECIAL_MAP)
+            for command in _map_commands(directory, name, running.maps.get(name, {}), desired)
         ),
     ]
 
@@ -181,7 +181,7 @@ def _additions(directory: str, running: RunningState, table: RoutingTable) -> It
         for server, text in _desired_servers(directory, table, name).items():
             if server not in servers:
                 yield Command(f"add server {name}/{server} {text}", "New server registered.")
-                if unanswered.CHECK in text:
+                if fallback_server.CHECK in text:
                     yield Command(f"enable health {name}/{server}")
             if not servers.get(server):
                 yield Command(f"set server {name}/{server} state ready")
@@ -189,7 +189,9 @@ def _additions(directory: str, running: RunningState, table: RoutingTable) -> It
             yield Command(f"publish backend {name}", "Backend published.")
 
 
-def _map(directory: str, name: str, running: Mapping[str, str], desired: Mapping[str, str]) -> Iterator[Command]:
+def _map_commands(
+    directory: str, name: str, running: Mapping[str, str], desired: Mapping[str, str]
+) -> Iterator[Command]:
     path = f"{directory}/{name}"
     for key, value in desired.items():
         if key not in running:
@@ -206,8 +208,8 @@ def withdrawals(
 ) -> Iterator[Command]:
     """Commands that stop traffic to what is no longer desired, and release the requests held for what was added. Send
     them when the additions are in use."""
-    yield from _map(directory, HELD, _held_meanwhile(running, table, maps), maps[HELD])
-    yield from _map(directory, SPECIAL_MAP, _special_meanwhile(running, maps), maps[SPECIAL_MAP])
+    yield from _map_commands(directory, HOLD_MAP, _transitional_held(running, table, maps), maps[HOLD_MAP])
+    yield from _map_commands(directory, SPECIAL_MAP, _transitional_special(running, maps), maps[SPECIAL_MAP])
     for name, backend in running.backends.items():
         desired = _desired_servers(directory, table, name)
         for server, active in backend.servers.items():
@@ -217,7 +219,7 @@ def withdrawals(
             yield Command(f"unpublish backend {name}", "Backend unpublished.")
 
 
-def _special_meanwhile(running: RunningState, maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _transitional_special(running: RunningState, maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """The map's entries between arrivals and withdrawals.
 
     A model that becomes special or ordinary passes all rules until the other maps have changed.
@@ -225,11 +227,11 @@ def _special_meanwhile(running: RunningState, maps: Mapping[str, Mapping[str, st
     return {**running.maps.get(SPECIAL_MAP, {}), **maps[SPECIAL_MAP]}
 
 
-def _held_meanwhile(
+def _transitional_held(
     running: RunningState, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
     """The map's entries between arrivals and withdrawals: those of before and after, and backends whose first server
     comes."""
     active = {name for name, backend in running.backends.items() if any(backend.endpoints.values())}
     starting = {name: "1" for name in table.backends if name not in active}
-    return {**running.maps.get(HELD, {}), **maps[HELD], **starting}
+    return {**running.maps.get(HOLD_MAP, {}), **maps[HOLD_MAP], **starting}

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 _PROMPT = b"\n> "
-_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 _RELOAD_SECONDS = 60.0
-_LIMIT = 1 << 26
+_MOST_BYTES = 1 << 26
 """Largest answer in bytes; statistics of ten thousand backends stay below it."""
 
 
@@ -45,13 +45,13 @@ class Session:
         """Sends commands at once and returns the answer to each. Raises CommandError."""
         for command in commands:
             if any(separator in command for separator in ";\n\r\\"):
-                raise CommandError(f"{_verb(command)}: not sent, because it contains more than one command")
-        verb = _verb(commands[0])
+                raise CommandError(f"{_command_name(command)}: not sent, because it contains more than one command")
+        verb = _command_name(commands[0])
         if "\n\n" in payload:
             raise CommandError(f"{verb}: not sent, because its payload contains a blank line")
         end = f" <<\n{payload.strip()}\n\n" if payload else "\n"
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 self._writer.write("".join(command + end for command in commands).encode())
                 await self._writer.drain()
                 answers = [await self._reader.readuntil(_PROMPT) for _unused in commands]
@@ -61,7 +61,7 @@ class Session:
 
     async def execute(self, command: str, *answers: str) -> None:
         """Sends a command whose success is one of `answers` (default: silence). Raises CommandError."""
-        _check(command, await self.query(command), answers)
+        _require_answer(command, await self.query(command), answers)
 
     async def execute_all(self, commands: Sequence[str]) -> None:
         """Sends commands at once whose success is silence, each of which may run though another fails.
@@ -69,24 +69,24 @@ class Session:
         Raises CommandError for the first that did.
         """
         for command, answer in zip(commands, await self._send(commands), strict=True):
-            _check(command, answer)
+            _require_answer(command, answer)
 
 
-def _check(command: str, answer: str, answers: Sequence[str] = ()) -> None:
+def _require_answer(command: str, answer: str, answers: Sequence[str] = ()) -> None:
     if answer.strip() not in (answers or ("",)):
-        raise CommandError(f"{_verb(command)}: {answer.strip()}")
+        raise CommandError(f"{_command_name(command)}: {answer.strip()}")
 
 
-def _verb(command: str) -> str:
+def _command_name(command: str) -> str:
     """The command without its values, for messages: they may be hashes of keys."""
     return " ".join(command.split()[:2])
 
 
 @asynccontextmanager
-async def session(socket: Path) -> AsyncIterator[Session]:
+async def open_session(socket: Path) -> AsyncIterator[Session]:
     """Opens a session for as long as the context lasts. Raises CommandError; NotRunningError when nobody listens."""
     try:
-        reader, writer = await asyncio.open_unix_connection(socket, limit=_LIMIT)
+        reader, writer = await asyncio.open_unix_connection(socket, limit=_MOST_BYTES)
     except OSError as error:
         raise NotRunningError(f"HAProxy does not listen on {socket.name}: {error.strerror}") from error
     try:

@@ -9,7 +9,7 @@ from slipway.gateway.routing.table import Backend, RoutingTable
 
 ENDPOINT_COOKIE = "slipway-endpoint"
 """Cookie that sends a request to a server: the only such means that backends made at run time have."""
-_LONGEST = 12000
+_LONGEST_ENTRY = 12000
 """Characters of an entry: enough for 500 endpoints of IPv4, and few beside what a command for HAProxy may have."""
 _MOST_CHARACTERS = 10000
 
@@ -27,13 +27,13 @@ def rings(table: RoutingTable) -> dict[str, str]:
 def _ring(backend: Backend) -> str:
     if backend.route.strategy != "PrefixHash" or len(backend.endpoints) < 2:
         return ""
-    chosen = backend.route.prefix_hash
-    characters = min(chosen.prefix_char_length, _MOST_CHARACTERS)
+    settings = backend.route.prefix_hash
+    characters = min(settings.prefix_char_length, _MOST_CHARACTERS)
     words = (
         backend.name,
-        str(max(chosen.mean_load_factor, 100)),
+        str(max(settings.mean_load_factor, 100)),
         str(characters),
         *map(server_name, backend.endpoints),
     )
     ring = ",".join(words)
-    return ring if characters > 0 and len(ring) <= _LONGEST else ""
+    return ring if characters > 0 and len(ring) <= _LONGEST_ENTRY else ""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from slipway.gateway.routing.table import RoutingTable
 
-_REMEMBERED = 1000
+_MOST_REMEMBERED = 1000
 """Ids of one namespace that are remembered while nobody has them. A namespace cannot have others' forgotten."""
 _MOST_LOST = 10_000
 _MOST_NAMED = 3
@@ -71,13 +71,13 @@ class Handovers:
                 loser = holders.get(f"{before.namespace}:{before.service}", before)
                 moved.setdefault((loser, now), []).append(model)
                 self._lost[model] = loser
-        for model, loser, winner in self._made_again(table, holders):
+        for model, loser, winner in self._find_recreated(table, holders):
             moved.setdefault((loser, winner), []).append(model)
             self._lost[model] = loser
-        self._forget(table)
+        self._trim(table)
         return [Handover(loser, winner, tuple(models)) for (loser, winner), models in moved.items()]
 
-    def _made_again(self, table: RoutingTable, holders: Mapping[str, Holder]) -> list[tuple[str, Holder, Holder]]:
+    def _find_recreated(self, table: RoutingTable, holders: Mapping[str, Holder]) -> list[tuple[str, Holder, Holder]]:
         """Losers that were deleted when it was reported, and now exist again and ask for their ids."""
         claims = []
         for model, loser in list(self._lost.items()):
@@ -88,13 +88,13 @@ class Handovers:
                 claims.append((model, holders[name], holders[winner]))
         return claims
 
-    def _forget(self, table: RoutingTable) -> None:
+    def _trim(self, table: RoutingTable) -> None:
         away: dict[str, list[str]] = {}
         for model, holder in self._last.items():
             if model not in table.models:
                 away.setdefault(holder.namespace, []).append(model)
         for models in away.values():
-            for model in models[: max(0, len(models) - _REMEMBERED)]:
+            for model in models[: max(0, len(models) - _MOST_REMEMBERED)]:
                 del self._last[model]
         for model in list(self._lost)[: max(0, len(self._lost) - _MOST_LOST)]:
             del self._lost[model]

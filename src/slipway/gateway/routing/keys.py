@@ -20,7 +20,7 @@ from slipway.serving.routing.selector import InvalidSelectorError, parse
 
 RIGHTS = "slipway.inference/key-rights"
 """Annotation of the Secret: a JSON object, rights by name of the key."""
-_MOST = 256 << 10
+_MOST_BYTES = 256 << 10
 JWT = "jwt:"
 """Prefix of the names of JWT subjects. Keys of a Secret cannot contain a colon."""
 ANY_SUBJECT = f"{JWT}*"
@@ -93,12 +93,12 @@ REFUSED = Rights(models=("",))
 """Rights of a subject whose rights have expired or cannot be read."""
 
 
-def rights_of(rights: Mapping[str, Rights], name: str) -> Rights:
+def get_rights(rights: Mapping[str, Rights], name: str) -> Rights:
     """The rights of a key or subject. A key without an entry is not limited; a subject without one is refused."""
     return rights.get(name, REFUSED if name.startswith(JWT) else UNLIMITED)
 
 
-def limits_of(limits: Mapping[str, Limits], holder: str) -> Limits | None:
+def get_limits(limits: Mapping[str, Limits], holder: str) -> Limits | None:
     """The limits of a key or subject: its own, or for a subject those of all subjects."""
     own = limits.get(holder)
     return limits.get(ANY_SUBJECT) if own is None and holder.startswith(JWT) else own
@@ -113,7 +113,7 @@ class Keyring(NamedTuple):
     """By the name of the key or subject, of those that have any."""
 
 
-def keyring(
+def build_keyring(
     secret: Object | None, before: Keyring, now: dt.datetime, *, tokens_counted: bool
 ) -> tuple[Keyring, tuple[str, ...]]:
     """The keys of a Secret with their rights, and what is wrong with these.
@@ -121,9 +121,9 @@ def keyring(
     A key whose rights cannot be read has those of `before`; one that was not known there is not let in. One that has
     ended is left out. `tokens_counted`: whether tokens can be limited.
     """
-    rights, problems = _rights(secret, tokens_counted=tokens_counted)
-    key_rights, let_in = {}, []
-    for digest, name in hashes(secret):
+    rights, problems = _parse_annotation(secret, tokens_counted=tokens_counted)
+    key_rights, accepted = {}, []
+    for digest, name in hash_keys(secret):
         failed = name in problems or "" in problems
         own = before.rights.get(name) if failed else rights.get(name)
         if failed and own is None and name not in {key_name for _unused, key_name in before.hashes}:
@@ -131,11 +131,13 @@ def keyring(
         if own is not None:
             key_rights[name] = own
         if own is None or own.ends is None or now < own.ends:
-            let_in.append((digest, name))
-    return Keyring(tuple(let_in), key_rights | _subjects(rights, problems, before, now)), tuple(problems.values())
+            accepted.append((digest, name))
+    return Keyring(tuple(accepted), key_rights | _subject_rights(rights, problems, before, now)), tuple(
+        problems.values()
+    )
 
 
-def _subjects(
+def _subject_rights(
     rights: Mapping[str, Rights], problems: Mapping[str, str], before: Keyring, now: dt.datetime
 ) -> dict[str, Rights]:
     """Rights of JWT subjects. A subject with expired or unreadable rights does not get those of all subjects."""
@@ -147,26 +149,26 @@ def _subjects(
     return subjects
 
 
-def _rights(secret: Object | None, *, tokens_counted: bool) -> tuple[dict[str, Rights], dict[str, str]]:
+def _parse_annotation(secret: Object | None, *, tokens_counted: bool) -> tuple[dict[str, Rights], dict[str, str]]:
     """Rights by key, and what cannot be read by key; the key is empty where nothing can."""
     text = (((secret or {}).get("metadata") or {}).get("annotations") or {}).get(RIGHTS)
     if text is None:
         return {}, {}
     try:
-        entries = decode_json(text, dict[str, Any], most=_MOST)
+        entries = decode_json(text, dict[str, Any], most=_MOST_BYTES)
     except DecodingError as error:
         return {}, {"": f"annotation {RIGHTS}: {error}"}
     rights, problems = {}, {}
     for entry, value in entries.items():
-        name = entry if _SUBJECT_NAME.fullmatch(entry) else _plain(entry)
+        name = entry if _SUBJECT_NAME.fullmatch(entry) else _map_name(entry)
         try:
-            rights[name] = _read(entry, value, tokens_counted=tokens_counted)
+            rights[name] = _parse_rights(entry, value, tokens_counted=tokens_counted)
         except (msgspec.ValidationError, InvalidSelectorError, ValueError) as error:
             problems[name] = f"annotation {RIGHTS}, key {name[:100]}: {str(error)[:200]}"
     return rights, problems
 
 
-def _read(name: str, value: object, *, tokens_counted: bool) -> Rights:
+def _parse_rights(name: str, value: object, *, tokens_counted: bool) -> Rights:
     """Raises ValueError."""
     if name.startswith(JWT) and not _SUBJECT_NAME.fullmatch(name):
         raise ValueError("not a valid subject")
@@ -180,7 +182,7 @@ def _read(name: str, value: object, *, tokens_counted: bool) -> Rights:
     return rights
 
 
-def hashes(secret: Object | None) -> tuple[tuple[str, str], ...]:
+def hash_keys(secret: Object | None) -> tuple[tuple[str, str], ...]:
     """Upper-case SHA-256 of each value, as HAProxy's ``hex`` writes it, and the name of the value in the Secret.
 
     Whitespace around a key is not part of it; empty values and such as are no base64 are no keys. Of equal keys the
@@ -188,19 +190,19 @@ def hashes(secret: Object | None) -> tuple[tuple[str, str], ...]:
     """
     names: dict[str, str] = {}
     for name, value in sorted(((secret or {}).get("data") or {}).items()):
-        key = _decoded(value)
+        key = _decode(value)
         if key:
-            names.setdefault(hashlib.sha256(key).hexdigest().upper(), _plain(name))
+            names.setdefault(hashlib.sha256(key).hexdigest().upper(), _map_name(name))
     return tuple(sorted(names.items()))
 
 
-def _decoded(value: object) -> bytes:
+def _decode(value: object) -> bytes:
     try:
         return base64.b64decode(value).strip() if isinstance(value, str) else b""
     except ValueError:
         return b""
 
 
-def _plain(name: str) -> str:
+def _map_name(name: str) -> str:
     """The name as a map file can hold it. Kubernetes allows little else in the keys of a Secret."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)

@@ -23,7 +23,7 @@ _SILENT_RATIO = 10
 """Answers of each other pod for one request that the silent pod has."""
 _FIRST_SECONDS, _LONGEST_SECONDS = 30.0, 480.0
 _NEVER = float("-inf")
-_MOST = 3
+_PODS_PER_OUTLIER = 3
 """Of so many pods one may be passed over; of fewer one, too."""
 
 
@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
     backend: str
     server: str
     seconds: float
-    why: str
+    reason: str
 
 
 class _Record:
@@ -55,22 +55,22 @@ class _Record:
         self.errors = 0
         self.last_good = _NEVER
         self.silent_since: float | None = None
-        self.others_then = 0
+        self.answered_then = 0
         """What all servers had answered when it fell silent."""
         self.until = _NEVER
-        self.back = _NEVER
+        self.readmitted_at = _NEVER
         """When it was let back last."""
         self.seconds = 0.0
 
     @property
-    def out(self) -> bool:
+    def is_passed_over(self) -> bool:
         """Whether it is passed over."""
         return self.until > _NEVER
 
-    def remembered(self, now: float) -> bool:
+    def is_remembered(self, now: float) -> bool:
         """Whether it is kept while HAProxy has no such server: for a while after it was passed over, too, as HAProxy
         has it again only some time after it was let back."""
-        return self.out or now - self.back <= _LONGEST_SECONDS
+        return self.is_passed_over or now - self.readmitted_at <= _LONGEST_SECONDS
 
 
 class Outliers:
@@ -86,57 +86,71 @@ class Outliers:
 
     def expire(self, now: float) -> bool:
         """Lets servers back whose time is over; whether there were any. A single error passes them over again."""
-        back = [one for records in self._records.values() for one in records.values() if one.out and one.until <= now]
-        for record in back:
-            record.until, record.back, record.errors, record.silent_since = _NEVER, now, ERRORS - 1, None
-        return bool(back)
+        expired = [
+            one
+            for records in self._records.values()
+            for one in records.values()
+            if one.is_passed_over and one.until <= now
+        ]
+        for record in expired:
+            record.until, record.readmitted_at, record.errors, record.silent_since = _NEVER, now, ERRORS - 1, None
+        return bool(expired)
 
     def filter(self, table: RoutingTable) -> RoutingTable:
         """The table without the endpoints that are passed over. Forgets what the table does not have."""
         for gone in self._records.keys() - table.backends.keys():
             del self._records[gone]
             self._answered.pop(gone, None)
-        if not self.passed_over():
+        if not self.count_passed_over():
             return table
-        return table._replace(backends={name: self._part(backend) for name, backend in table.backends.items()})
+        return table._replace(
+            backends={name: self._without_passed_over(backend) for name, backend in table.backends.items()}
+        )
 
-    def passed_over(self) -> dict[str, int]:
+    def count_passed_over(self) -> dict[str, int]:
         """How many servers of each backend are, where any is."""
-        counts = {name: sum(one.out for one in records.values()) for name, records in self._records.items()}
+        counts = {name: sum(one.is_passed_over for one in records.values()) for name, records in self._records.items()}
         return {name: number for name, number in counts.items() if number}
 
-    def _part(self, backend: Backend) -> Backend:
+    def _without_passed_over(self, backend: Backend) -> Backend:
         records = self._records.get(backend.name, {})
         names = {endpoint: server_name(endpoint) for endpoint in backend.endpoints}
         for gone in records.keys() - names.values():
             del records[gone]
-        kept = tuple(endpoint for endpoint, name in names.items() if name not in records or not records[name].out)
+        kept = tuple(
+            endpoint for endpoint, name in names.items() if name not in records or not records[name].is_passed_over
+        )
         return backend._replace(endpoints=kept or backend.endpoints)
 
     def _judge(self, now: float, backend: str, counts: Mapping[str, Count]) -> list[Verdict]:
         records = self._records.setdefault(backend, {})
-        for gone in [name for name, one in records.items() if name not in counts and not one.remembered(now)]:
+        for gone in [name for name, one in records.items() if name not in counts and not one.is_remembered(now)]:
             del records[gone]
         for name, count in counts.items():
-            self._note(now, backend, records.setdefault(name, _Record(count)), count)
-        out = sum(one.out for one in records.values())
+            self._update(now, backend, records.setdefault(name, _Record(count)), count)
+        passed_over = sum(one.is_passed_over for one in records.values())
         verdicts = []
         for name in sorted(counts):
             record = records[name]
             healthy = [
                 one
                 for other, one in records.items()
-                if other != name and not one.out and not one.errors and now - one.last_good <= HEALTHY_SECONDS
+                if other != name
+                and not one.is_passed_over
+                and not one.errors
+                and now - one.last_good <= HEALTHY_SECONDS
             ]
-            why = self._fault(now, backend, record, len(healthy)) if healthy and not record.out else ""
-            if why and out < max(1, len(records) // _MOST):
-                out += 1
+            reason = (
+                self._find_fault(now, backend, record, len(healthy)) if healthy and not record.is_passed_over else ""
+            )
+            if reason and passed_over < max(1, len(records) // _PODS_PER_OUTLIER):
+                passed_over += 1
                 record.seconds = min(max(2 * record.seconds, _FIRST_SECONDS), _LONGEST_SECONDS)
                 record.until = now + record.seconds
-                verdicts.append(Verdict(backend, name, record.seconds, why))
+                verdicts.append(Verdict(backend, name, record.seconds, reason))
         return verdicts
 
-    def _note(self, now: float, backend: str, record: _Record, count: Count) -> None:
+    def _update(self, now: float, backend: str, record: _Record, count: Count) -> None:
         before = record.count
         if count.good < before.good or count.bad < before.bad:  # a server made anew
             before = Count(0, 0, 0)
@@ -150,15 +164,15 @@ class Outliers:
         if good or bad or count.active < _SILENT_REQUESTS:
             record.silent_since = None
         elif record.silent_since is None:
-            record.silent_since, record.others_then = now, self._answered[backend]
+            record.silent_since, record.answered_then = now, self._answered[backend]
 
-    def _fault(self, now: float, backend: str, record: _Record, healthy: int) -> str:
+    def _find_fault(self, now: float, backend: str, record: _Record, healthy: int) -> str:
         """Why a server is to be passed over; empty: it is not."""
         if record.errors >= ERRORS:
             return f"its last {record.errors} responses were errors"
         if record.silent_since is None or now - record.silent_since < SILENT_SECONDS:
             return ""
-        answered = self._answered[backend] - record.others_then
+        answered = self._answered[backend] - record.answered_then
         if answered < _SILENT_RATIO * record.count.active * healthy:
             return ""
         return f"it has {record.count.active} requests but no response for {now - record.silent_since:.0f} s"

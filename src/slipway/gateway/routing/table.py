@@ -28,8 +28,8 @@ MOST_ENDPOINTS = 1000
 """Endpoints of one Service that are used."""
 MOST_OF_NAMESPACE = 1 << 20
 """Characters that one namespace may have in the table, as ``_weight`` counts them: about 2,000 models of one id."""
-PASSED_OVER = "endpoints that are not pods in its namespace are ignored, unless foreignEndpoints allows them"
-_OF_ID = 128
+FOREIGN_IGNORED = "endpoints that are not pods in its namespace are ignored, unless foreignEndpoints allows them"
+_ID_WEIGHT = 128
 """What an id weighs beside its own text: its entries in maps and the fixed part of its card."""
 
 
@@ -66,7 +66,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     features: tuple[str, ...] = ()
     labels: Mapping[str, str] = {}
 
-    def public(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The fields in the order of OpenAI's documentation; `source` only where it is known."""
         card: dict[str, Any] = {
             "id": self.id,
@@ -132,7 +132,7 @@ class _Slice(NamedTuple):
     """Number of each port by its name."""
     hosts: tuple[str, ...]
     """Those that may take new requests."""
-    passed_over: bool
+    has_foreign: bool
     """Whether there are more that would, and that are no pods of the namespace."""
 
 
@@ -143,7 +143,7 @@ class TableBuilder:
         """`foreign_endpoints`: whether endpoints are used that are no pods of their Service's namespace."""
         self._foreign = foreign_endpoints
         self._routes = Routes()
-        self._pieces: dict[str, tuple[str, _Slice | None]] = {}
+        self._parsed_slices: dict[str, tuple[str, _Slice | None]] = {}
 
     def build(
         self, services: Iterable[Object], slices: Iterable[Object], rules: Rules = DEFAULT
@@ -151,14 +151,14 @@ class TableBuilder:
         """The table of labelled Services and of EndpointSlices (others than theirs are ignored)."""
         faults: dict[tuple[str, str], list[str]] = {}
         services = list(services)
-        routed = _within_bounds(self._routed(services, rules, faults), faults)
+        routed = _limit_namespaces(self._parse_services(services, rules, faults), faults)
         unready = {key(obj): read_unready(obj["metadata"].get("annotations") or {}) for obj in services}
-        pieces = self._by_service(slices)
+        pieces = self._group_slices(slices)
         backends = {}
         for service in routed:
             own = pieces.get((service.namespace, service.name), ())
-            if any(piece.passed_over for piece in own):
-                _add_fault(faults, service, PASSED_OVER)
+            if any(piece.has_foreign for piece in own):
+                _add_fault(faults, service, FOREIGN_IGNORED)
             addresses = _addresses(own, service.route.port)
             if len(addresses) > MOST_ENDPOINTS:
                 _add_fault(
@@ -168,11 +168,11 @@ class TableBuilder:
             backend = Backend(service.namespace, service.name, addresses[:MOST_ENDPOINTS], service.route, condition)
             backends[backend.name] = backend
         _check_targets(backends, faults)
-        table = _table(backends, routed, faults)
+        table = _build_table(backends, routed, faults)
         reports = (Fault(*name, "; ".join(messages)) for name, messages in sorted(faults.items()))
         return table, tuple(reports)
 
-    def _routed(
+    def _parse_services(
         self, services: Sequence[Object], rules: Rules, faults: dict[tuple[str, str], list[str]]
     ) -> list[RoutedService]:
         self._routes.keep(services)
@@ -192,19 +192,19 @@ class TableBuilder:
             routed.append(service)
         return routed
 
-    def _by_service(self, slices: Iterable[Object]) -> dict[tuple[str, str], list[_Slice]]:
+    def _group_slices(self, slices: Iterable[Object]) -> dict[tuple[str, str], list[_Slice]]:
         groups: dict[tuple[str, str], list[_Slice]] = {}
         cache: dict[str, tuple[str, _Slice | None]] = {}
         for obj in slices:
             ident, version = obj["metadata"].get("uid", ""), resource_version(obj)
-            entry = self._pieces.get(ident)
+            entry = self._parsed_slices.get(ident)
             if entry is None or entry[0] != version:
-                entry = version, _read_slice(obj, foreign=self._foreign)
+                entry = version, _parse_slice(obj, foreign=self._foreign)
             if ident and version:
                 cache[ident] = entry
             if entry[1] is not None:
                 groups.setdefault(entry[1].owner, []).append(entry[1])
-        self._pieces = cache
+        self._parsed_slices = cache
         return groups
 
 
@@ -231,13 +231,13 @@ def _check_targets(backends: Mapping[str, Backend], faults: dict[tuple[str, str]
 def _weight(service: RoutedService) -> int:
     """Characters that a Service costs the table and the model list."""
     route = service.route
-    card = _OF_ID + len(service.namespace) + len(route.owned_by) + len(route.source) + sum(map(len, route.features))
+    card = _ID_WEIGHT + len(service.namespace) + len(route.owned_by) + len(route.source) + sum(map(len, route.features))
     ids = (*route.models, *route.aliases, service.qualified)
     labels = sum(len(key) + len(value) for key, value in route.labels.items())
     return sum(map(len, ids)) + card * len(ids) + labels
 
 
-def _within_bounds(routed: Iterable[RoutedService], faults: dict[tuple[str, str], list[str]]) -> list[RoutedService]:
+def _limit_namespaces(routed: Iterable[RoutedService], faults: dict[tuple[str, str], list[str]]) -> list[RoutedService]:
     """The Services that their namespace has room for, the oldest first, so that a new one displaces none."""
     used: dict[str, int] = {}
     kept = []
@@ -252,7 +252,7 @@ def _within_bounds(routed: Iterable[RoutedService], faults: dict[tuple[str, str]
     return kept
 
 
-def lost_ids(table: RoutingTable) -> list[Fault]:
+def find_lost_ids(table: RoutingTable) -> list[Fault]:
     """For each ID that two Services give, the one whose requests the older one gets."""
     faults = []
     for backend in table.backends.values():
@@ -264,7 +264,7 @@ def lost_ids(table: RoutingTable) -> list[Fault]:
     return faults
 
 
-def _table(
+def _build_table(
     backends: Mapping[str, Backend], aged: Sequence[RoutedService], faults: dict[tuple[str, str], list[str]]
 ) -> RoutingTable:
     qualified = owners(aged)
@@ -287,11 +287,11 @@ def _table(
         cards={model: _card(model, owner) for model, owner in sorted(answering.items())},
         listed=tuple(sorted(listed)),
         aliases=frozenset(aliases),
-        refused=_refused(aged, answering),
+        refused=_refused_models(aged, answering),
     )
 
 
-def _refused(aged: Sequence[RoutedService], answering: Container[str]) -> dict[str, str]:
+def _refused_models(aged: Sequence[RoutedService], answering: Container[str]) -> dict[str, str]:
     """By id that nobody answers for: the reason of the oldest refusal. Ids of other namespaces are left out."""
     reasons: dict[str, str] = {}
     for service in aged:
@@ -305,7 +305,7 @@ def _refused(aged: Sequence[RoutedService], answering: Container[str]) -> dict[s
     return dict(sorted(reasons.items()))
 
 
-def _read_slice(obj: Object, *, foreign: bool) -> _Slice | None:
+def _parse_slice(obj: Object, *, foreign: bool) -> _Slice | None:
     """Reads an EndpointSlice; None where it says nothing that can be used."""
     try:
         metadata = obj["metadata"]

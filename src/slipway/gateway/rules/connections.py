@@ -24,7 +24,7 @@ _STREAM, _ALL_CONNECTIONS, _ALL_STREAMS = 4, 5, 6
 _ALL_CLIENTS = "ff00::"
 """Entry of `ADDRESSES` that counts those of all addresses. No client has it."""
 _FRONTENDS = 4
-_PART = 4
+_HOP_DIVISOR = 4
 """Each hop has the clients' limit divided by this."""
 TRIES = "x-slipway-tries"
 """Header with the number of times that a request has waited because its server died."""
@@ -41,7 +41,7 @@ _FILES = 2
 
 def client_limit(settings: Settings) -> int:
     """Concurrent connections of clients."""
-    return memory.connections(
+    return memory.max_connections(
         settings.max_connections, settings.threads, settings.max_body_bytes, settings.memory_bytes
     )
 
@@ -49,7 +49,7 @@ def client_limit(settings: Settings) -> int:
 def address_limit(settings: Settings) -> int:
     """Connections and HTTP/2 requests of one client address; if buffers are scarce, also its requests in hops."""
     share = _share(settings, client_limit(settings))
-    return min(share, _of_buffers(settings)) if _scarce(settings) else share
+    return min(share, _buffer_share(settings)) if _buffers_are_scarce(settings) else share
 
 
 def stream_limit(settings: Settings) -> int:
@@ -59,20 +59,20 @@ def stream_limit(settings: Settings) -> int:
 
 def hop_limit(settings: Settings) -> int:
     """Concurrent requests in one hop."""
-    return max(1, client_limit(settings) // _PART)
+    return max(1, client_limit(settings) // _HOP_DIVISOR)
 
 
-def total(settings: Settings) -> int:
+def total_connections(settings: Settings) -> int:
     """Connections that HAProxy counts when every frontend is full."""
     return client_limit(settings) + _FRONTENDS * hop_limit(settings)
 
 
-def within_open_files(most: int, files: int) -> int:
+def limit_by_open_files(most: int, files: int) -> int:
     """`most` clients, or as many as `files` open files allow. Raises InvalidSettingsError if that is too few."""
-    files_of_clients = _FILES * (_PART + _FRONTENDS)
-    allowed = (files - _OTHER_FILES) * _PART // files_of_clients
+    files_of_clients = _FILES * (_HOP_DIVISOR + _FRONTENDS)
+    allowed = (files - _OTHER_FILES) * _HOP_DIVISOR // files_of_clients
     if allowed < LEAST_CONNECTIONS:
-        needed = _OTHER_FILES + LEAST_CONNECTIONS * files_of_clients // _PART
+        needed = _OTHER_FILES + LEAST_CONNECTIONS * files_of_clients // _HOP_DIVISOR
         raise InvalidSettingsError(
             f"The limit of open files is {files}, but {LEAST_CONNECTIONS} clients need {needed}. Raise the limit"
             " (ulimit -n) of the node's container runtime."
@@ -80,7 +80,7 @@ def within_open_files(most: int, files: int) -> int:
     return min(most, allowed)
 
 
-def track(settings: Settings) -> str:
+def track_connections(settings: Settings) -> str:
     """Rules of the public frontend. They also hold if memory allows fewer connections than the settings."""
     rules = []
     if settings.trusted_proxies:
@@ -93,7 +93,7 @@ def track(settings: Settings) -> str:
         rules.append("# An address may have as many connections as there are.")
     if settings.memory_bytes:
         rules.append(f"tcp-request connection track-sc{_ALL_CONNECTIONS} str({_ALL_CLIENTS}) table {ADDRESSES}")
-        rules.append(f"tcp-request connection reject if {_fuller_than(client_limit(settings), _ALL_CONNECTIONS)}")
+        rules.append(f"tcp-request connection reject if {_is_above(client_limit(settings), _ALL_CONNECTIONS)}")
     return "\n".join(f"    {rule}" for rule in rules)
 
 
@@ -112,19 +112,17 @@ def track_streams(settings: Settings) -> str:
         refused.append(f"{errors.return_rule(errors.CROWDED_HOP)} if {crowded}")
     if settings.memory_bytes:
         tracked.append(f"track-sc{_ALL_STREAMS} str({_ALL_CLIENTS}) table {ADDRESSES} if http2")
-        refused.append(
-            f"{errors.return_rule(errors.ALL_CROWDED)} if {_fuller_than(stream_limit(settings), _ALL_STREAMS)}"
-        )
+        refused.append(f"{errors.return_rule(errors.ALL_CROWDED)} if {_is_above(stream_limit(settings), _ALL_STREAMS)}")
     if not tracked:
         return "    # An address may have as many HTTP/2 requests as there are."
     return "\n".join(("    acl http2 fc_http_major 2", *(f"    http-request {rule}" for rule in tracked + refused)))
 
 
-def _fuller_than(limit: int, counter: int) -> str:
+def _is_above(limit: int, counter: int) -> str:
     return f"{{ sc_conn_cur({counter}) gt {limit} }}"
 
 
-def listen(settings: Settings, socket: str) -> str:
+def hop_listener(settings: Settings, socket: str) -> str:
     """First lines of a hop's frontend. The PROXY protocol names the client.
 
     Requests beyond the limit wait in the backlog. By default it is as long as the limit, and HAProxy refuses the rest.
@@ -136,12 +134,12 @@ def listen(settings: Settings, socket: str) -> str:
     if not settings.max_connections_per_address:
         return lines
     lines += f"\n    tcp-request session track-sc1 src,ipmask(32,64) table {HOPS}"
-    if not _scarce(settings):
+    if not _buffers_are_scarce(settings):
         return lines
     return f"{lines}\n    tcp-request session track-sc{_STREAM} src,ipmask(32,64) table {ADDRESSES}"
 
 
-def connect(run: str, socket: str) -> str:
+def hop_server(run: str, socket: str) -> str:
     """Address and options of the server that leads to a hop.
 
     HAProxy reuses such a connection for the same client port only. Idle ones would count as requests and gain little.
@@ -149,7 +147,7 @@ def connect(run: str, socket: str) -> str:
     return f"unix@{run}/{socket} pool-max-conn 0 send-proxy-v2"
 
 
-def refuse(settings: Settings, turned: str | None = None) -> str:
+def refuse_crowded(settings: Settings, turned: str | None = None) -> str:
     """Rules of a hop's frontend that refuse an address with too many requests, before anything is read.
 
     Needs txn.kind and txn.id, which shape errors. `turned`: the condition of requests that come from the backend
@@ -158,7 +156,7 @@ def refuse(settings: Settings, turned: str | None = None) -> str:
     if not settings.max_connections_per_address:
         return "    # An address may have as many requests here as there are."
     crowded = [f"{{ sc1_conn_cur gt {_share(settings, hop_limit(settings))} }}"]
-    if _scarce(settings):
+    if _buffers_are_scarce(settings):
         crowded.append(f"{{ sc_conn_cur({_STREAM}) gt {address_limit(settings)} }}")
     rules = []
     if turned is not None:
@@ -196,15 +194,15 @@ def tables() -> str:
     )
 
 
-def _scarce(settings: Settings) -> bool:
+def _buffers_are_scarce(settings: Settings) -> bool:
     """Whether the limits of connections and of hops alone would let one client address hold too many buffers."""
     shares = _share(settings, client_limit(settings)) + _share(settings, hop_limit(settings))
-    return bool(settings.memory_bytes) and _of_buffers(settings) < shares
+    return bool(settings.memory_bytes) and _buffer_share(settings) < shares
 
 
-def _of_buffers(settings: Settings) -> int:
+def _buffer_share(settings: Settings) -> int:
     """Requests of one client address, however slow it is, that leave an eighth of the buffers to others."""
-    buffers = memory.buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
+    buffers = memory.max_buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
     return buffers * 7 // 8 // _BUFFERS
 
 

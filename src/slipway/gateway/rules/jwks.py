@@ -32,7 +32,7 @@ RS256, ES256 = "RS256", "ES256"
 FOLDER = "jwt"
 """Directory of the certificates in the shared directory."""
 MAP = "jwt.map"
-SHOW = "show ssl jwt"
+SHOW_CERTIFICATES = "show ssl jwt"
 """HAProxy's command that lists the loaded certificates."""
 _ANONYMOUS = "-"
 """Entry of the map for tokens without a key ID."""
@@ -84,7 +84,7 @@ class _Jwks(msgspec.Struct, frozen=True):
     keys: list[msgspec.Raw]
 
 
-def read(text: bytes, algorithms: Collection[str]) -> tuple[tuple[VerificationKey, ...], tuple[str, ...]]:
+def parse_jwks(text: bytes, algorithms: Collection[str]) -> tuple[tuple[VerificationKey, ...], tuple[str, ...]]:
     """The usable keys of a JWKS, and why the others are ignored. Raises JwksError if no key is usable."""
     try:
         entries = decode_json(text, _Jwks, most=MOST_BYTES).keys
@@ -94,7 +94,7 @@ def read(text: bytes, algorithms: Collection[str]) -> tuple[tuple[VerificationKe
     problems = []
     for number, entry in enumerate(entries[:MOST_KEYS]):
         try:
-            key = _read(entry, keys, algorithms)
+            key = _parse_key(entry, keys, algorithms)
             keys[key.kid] = key
         except UnusableKeyError as error:
             problems.append(f"key {number}: {error}")
@@ -105,7 +105,7 @@ def read(text: bytes, algorithms: Collection[str]) -> tuple[tuple[VerificationKe
     return tuple(sorted(keys.values())), tuple(problems)
 
 
-def map_of(run_directory: str, keys: Iterable[VerificationKey]) -> dict[str, str]:
+def map_entries(run_directory: str, keys: Iterable[VerificationKey]) -> dict[str, str]:
     """``ALGORITHM:PATH`` of each key, by the upper-case SHA-256 of its ``kid``.
 
     A token without a key ID is verified with the only key. With several keys, such a token is ambiguous.
@@ -119,7 +119,7 @@ def parse_loaded(answer: str) -> list[str]:
     return [line for line in answer.splitlines() if line and not line.startswith("#")]
 
 
-def sweep(directory: Path, keys: Iterable[VerificationKey]) -> None:
+def delete_unused(directory: Path, keys: Iterable[VerificationKey]) -> None:
     """Deletes the files of all other keys."""
     current = {key.file for key in keys}
     for path in (directory / FOLDER).glob("*.pem"):
@@ -131,7 +131,7 @@ def _digest(kid: str) -> str:
     return hashlib.sha256(kid.encode()).hexdigest().upper()
 
 
-def _read(entry: msgspec.Raw, earlier: Container[str], algorithms: Collection[str]) -> VerificationKey:
+def _parse_key(entry: msgspec.Raw, earlier: Container[str], algorithms: Collection[str]) -> VerificationKey:
     """Raises UnusableKeyError. Its message quotes nothing from the JWKS."""
     try:
         jwk = decode_json(entry, _Jwk, most=MOST_BYTES)
@@ -153,8 +153,8 @@ def _read(entry: msgspec.Raw, earlier: Container[str], algorithms: Collection[st
     return VerificationKey(jwk.kid, algorithm, _certificate(reader(jwk)))
 
 
-def _rsa(jwk: _Jwk) -> rsa.RSAPublicKey:
-    modulus, exponent = _integer(jwk.n), _integer(jwk.e)
+def _rsa_key(jwk: _Jwk) -> rsa.RSAPublicKey:
+    modulus, exponent = _decode_integer(jwk.n), _decode_integer(jwk.e)
     if modulus.bit_length() not in _RSA_BITS or exponent > _MOST_EXPONENT:
         raise UnusableKeyError(f"its modulus does not have {_RSA_BITS[0]} to {_RSA_BITS[-1]} bits, or e is too large")
     try:
@@ -163,21 +163,23 @@ def _rsa(jwk: _Jwk) -> rsa.RSAPublicKey:
         raise UnusableKeyError("not a valid RSA key") from error
 
 
-def _elliptic(jwk: _Jwk) -> ec.EllipticCurvePublicKey:
+def _ec_key(jwk: _Jwk) -> ec.EllipticCurvePublicKey:
     if jwk.crv != "P-256":
         raise UnusableKeyError("its curve is not P-256")
     try:
-        return ec.EllipticCurvePublicNumbers(_integer(jwk.x), _integer(jwk.y), ec.SECP256R1()).public_key()
+        return ec.EllipticCurvePublicNumbers(
+            _decode_integer(jwk.x), _decode_integer(jwk.y), ec.SECP256R1()
+        ).public_key()
     except ValueError as error:
         raise UnusableKeyError("not a point on its curve") from error
 
 
 _Reader = Callable[[_Jwk], rsa.RSAPublicKey | ec.EllipticCurvePublicKey]
-_READERS: Mapping[str, tuple[str, _Reader]] = {"RSA": (RS256, _rsa), "EC": (ES256, _elliptic)}
+_READERS: Mapping[str, tuple[str, _Reader]] = {"RSA": (RS256, _rsa_key), "EC": (ES256, _ec_key)}
 ALGORITHMS = tuple(algorithm for algorithm, _reader in _READERS.values())
 
 
-def _integer(text: str) -> int:
+def _decode_integer(text: str) -> int:
     """Decodes a number in base64url. Raises UnusableKeyError."""
     try:
         return int.from_bytes(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True), "big")

@@ -18,7 +18,7 @@ SUBJECTS_MAP = "subjects.map"
 KEYS_KNOWN = "jwt"
 """Entry of state.map once there are public keys."""
 _ACCEPTED, _REFUSED = "1", "0"
-_LONGEST = 8192
+_LONGEST_TOKEN = 8192
 """Characters of a token that is verified."""
 _LEEWAY = 30
 """Allowed difference of clocks in seconds."""
@@ -26,7 +26,7 @@ _AUDIENCES = 8
 """Entries of a token's list of audiences that are compared."""
 
 
-def holder(settings: Settings) -> str:
+def holder_variable(settings: Settings) -> str:
     """The variable with the name that limits count by."""
     return "txn.holder" if settings.jwt else "txn.key"
 
@@ -38,7 +38,7 @@ def maps(
     if not settings.jwt:
         return {}
     subjects = {name: _REFUSED if own == REFUSED else _ACCEPTED for name, own in rights.items() if name.startswith(JWT)}
-    return {SUBJECTS_MAP: subjects, jwks.MAP: jwks.map_of(settings.run_directory, keys)}
+    return {SUBJECTS_MAP: subjects, jwks.MAP: jwks.map_entries(settings.run_directory, keys)}
 
 
 def certificates(settings: Settings, keys: Collection[jwks.VerificationKey]) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def certificates(settings: Settings, keys: Collection[jwks.VerificationKey]) -> 
     return ("crt-store\n" + "".join(lines),) if lines else ()
 
 
-def start(settings: Settings) -> str:
+def global_lines(settings: Settings) -> str:
     """Of the section ``global``."""
     return f"    lua-load-per-thread {settings.run_directory}/lua/claims.lua\n" if settings.jwt else ""
 
@@ -59,8 +59,8 @@ def rules(settings: Settings) -> str:
     run = settings.run_directory
     subjects = f"map_str({run}/{SUBJECTS_MAP})"
     return f"""\
-{_signature(run)}
-{_claims(settings.jwt)}
+{_signature_rules(run)}
+{_claim_rules(settings.jwt)}
     http-request set-var(txn.holder) str({JWT}),concat(,txn.subject) if verified
     http-request set-var(txn.key) var(txn.holder) if verified
     http-request set-var(txn.key) str({ANY_SUBJECT}) if verified !{{ var(txn.holder),{subjects} -m found }}
@@ -69,11 +69,11 @@ def rules(settings: Settings) -> str:
 """
 
 
-def _signature(run: str) -> str:
+def _signature_rules(run: str) -> str:
     """The algorithm is the one of the key, whatever the token contains. Extensions (crit) are not supported."""
     value, key = "var(txn.jwt)", f"map_str({run}/{jwks.MAP})"
     return f"""\
-    acl short http_auth_bearer -m len 1:{_LONGEST}
+    acl short http_auth_bearer -m len 1:{_LONGEST_TOKEN}
     http-request set-var(txn.jwt) http_auth_bearer if !{{ var(txn.key) -m found }} short
     acl token {value},jwt_header_query('$.alg') -m found
     http-request set-var(txn.kid) {value},jwt_header_query('$.kid'),sha2(256),hex if token
@@ -92,7 +92,7 @@ def _signature(run: str) -> str:
     http-request {errors.return_rule(errors.BAD_SIGNATURE)} if token !verified"""
 
 
-def _claims(jwt: Jwt) -> str:
+def _claim_rules(jwt: Jwt) -> str:
     """Sets ``txn.subject``."""
     value = "var(txn.jwt)"
     audiences = "\n".join(

@@ -25,16 +25,16 @@ HEADERS = "^(authorization|(x-)?api-key)$"
 """Regular expression of the headers with a key."""
 TABLE = "keys"
 _SLOT = 3
-_EVERY = "/*"
+_ALL_OF_NAMESPACE = "/*"
 """What follows a namespace where all of its models are meant."""
 _REFUSED = "!"
 """Between a key and the id of a refused model in allowed.map. Names of keys and subjects do not contain it."""
 
 
-def backends_of(rights: Rights, table: RoutingTable) -> frozenset[str]:
+def permitted_backends(rights: Rights, table: RoutingTable) -> frozenset[str]:
     """Names of the backends that a key may ask, where it is restricted."""
     named = {table.models[model] for model in rights.models if model in table.models}
-    spaces = {model.removesuffix(_EVERY) for model in rights.models if model.endswith(_EVERY)}
+    spaces = {model.removesuffix(_ALL_OF_NAMESPACE) for model in rights.models if model.endswith(_ALL_OF_NAMESPACE)}
     requirements = parse(rights.selector) if rights.selector.strip() else ()
     if spaces or requirements:
         named |= {
@@ -45,18 +45,18 @@ def backends_of(rights: Rights, table: RoutingTable) -> frozenset[str]:
     return frozenset(named)
 
 
-def learns_refusal(rights: Rights, model: str) -> bool:
+def may_learn_refusal(rights: Rights, model: str) -> bool:
     """Whether a key learns why a model is refused: a restricted one does if its rights name the id or the namespace."""
-    return not rights.restricted or any(right in rights.models for right in _naming(model))
+    return not rights.restricted or any(right in rights.models for right in _matching_rights(model))
 
 
-def allowed(rights: Mapping[str, Rights], table: RoutingTable) -> dict[str, str]:
+def allowed_entries(rights: Mapping[str, Rights], table: RoutingTable) -> dict[str, str]:
     """Entries ``key/backend`` for each backend that a restricted key may ask, and those of refused models."""
     restricted = {name: own for name, own in rights.items() if own.restricted}
-    backends = {name: sorted(backends_of(own, table)) for name, own in restricted.items()}
+    backends = {name: sorted(permitted_backends(own, table)) for name, own in restricted.items()}
     by_right: dict[str, list[str]] = {}
     for model in table.refused:
-        for right in _naming(model):
+        for right in _matching_rights(model):
             by_right.setdefault(right, []).append(model)
     refused = {
         name: [model for right in own.models for model in by_right.get(right, ())] for name, own in restricted.items()
@@ -67,10 +67,10 @@ def allowed(rights: Mapping[str, Rights], table: RoutingTable) -> dict[str, str]
     }
 
 
-def _naming(model: str) -> tuple[str, ...]:
+def _matching_rights(model: str) -> tuple[str, ...]:
     """The rights that name a refused model: its id, and all of its namespace if the id has one."""
     space, slash, _name = model.partition("/")
-    return (model, f"{space}{_EVERY}") if slash else (model,)
+    return (model, f"{space}{_ALL_OF_NAMESPACE}") if slash else (model,)
 
 
 class Permissions:
@@ -83,7 +83,7 @@ class Permissions:
         self._refused: Mapping[str, str] = {}
         self._entries: Mapping[str, str] = {}
 
-    def of(self, rights: Mapping[str, Rights], table: RoutingTable) -> Mapping[str, str]:
+    def update(self, rights: Mapping[str, Rights], table: RoutingTable) -> Mapping[str, str]:
         """The entries for these rights and this table."""
         if not any(own.restricted for own in rights.values()):
             return {}
@@ -91,7 +91,7 @@ class Permissions:
         previous = (self._rights, self._models, self._routes, self._refused)
         if (rights, table.models, routes, table.refused) != previous:
             self._rights, self._models, self._routes, self._refused = rights, table.models, routes, table.refused
-            self._entries = allowed(rights, table)
+            self._entries = allowed_entries(rights, table)
         return self._entries
 
 
@@ -115,7 +115,7 @@ def identify(settings: Settings) -> str:
     http-request {errors.return_rule(errors.NO_KEY)} unless {{ var(txn.key) -m found }}"""
 
 
-def forget(condition: str = "!{ var(txn.hold) -m str moved }") -> str:
+def drop_keys(condition: str = "!{ var(txn.hold) -m str moved }") -> str:
     """A rule that comes late: no key goes further, in any of the headers that OpenAI's, Anthropic's and Azure's clients
     have, whether or not the gateway needs one."""
     return f"    http-request del-header {HEADERS} -m reg if {condition}"
@@ -128,7 +128,7 @@ HANDSHAKE = """\
 """Rules that make a header of such a key, for the rules that follow. It does not go on to the engine."""
 
 
-def introduce(settings: Settings) -> str:
+def key_header(settings: Settings) -> str:
     """Rules of the model list's backend: it is told who asks, and no key."""
     if not settings.api_keys_secret:
         return ""
@@ -137,7 +137,7 @@ def introduce(settings: Settings) -> str:
 """
 
 
-def restrict(settings: Settings) -> str:
+def hide_models(settings: Settings) -> str:
     """Rules before the answer about an unknown model: a key cannot tell a model that it may not use from one that does
     not exist, whether it is served or refused."""
     if not settings.api_keys_secret:
@@ -151,7 +151,7 @@ def restrict(settings: Settings) -> str:
 """
 
 
-def start(settings: Settings) -> str:
+def global_lines(settings: Settings) -> str:
     """Of the section ``global``."""
     return f"    lua-load {settings.run_directory}/lua/limits.lua\n" if settings.api_keys_secret else ""
 
@@ -164,7 +164,7 @@ def rules(settings: Settings) -> tuple[str, ...]:
         f"""\
     http-request set-var(txn.limits) var(txn.key),map_str({settings.run_directory}/limits.map)
     acl limited var(txn.limits) -m found
-    http-request track-sc{_SLOT} var({jwt.holder(settings)}) table {TABLE} if limited
+    http-request track-sc{_SLOT} var({jwt.holder_variable(settings)}) table {TABLE} if limited
     http-request set-var(txn.used) sc_conn_cur({_SLOT}) if limited
     http-request set-var(txn.left_at_once) var(txn.limits),field(3,:),sub(txn.used) if limited
     http-request lua.refuse_busy if {{ var(txn.left_at_once) -m int lt 0 }}
@@ -173,12 +173,12 @@ def rules(settings: Settings) -> tuple[str, ...]:
     http-request {errors.return_rule(errors.UNKNOWN_LIMITS)} if limited !{{ var(txn.counted) -m found }}
     # For keys without limits, these rules are the last.
     http-after-response allow unless limited
-{_headers("requests", 1)}
-{_headers("tokens", 2)}""",
+{_header_rules("requests", 1)}
+{_header_rules("tokens", 2)}""",
     )
 
 
-def _headers(name: str, field: int) -> str:
+def _header_rules(name: str, field: int) -> str:
     rest = f"var(txn.left_{name})"
     return f"""\
     http-after-response set-header x-ratelimit-limit-{name} %[var(txn.limits),field({field},:)] if {{ {rest} -m found }}
@@ -195,7 +195,7 @@ backend {TABLE} from base
 """
 
 
-class Counted(NamedTuple):
+class HolderEntry(NamedTuple):
     """HAProxy's entry of one holder. Its number of requests begins at zero with each birth."""
 
     birth: str
@@ -212,17 +212,17 @@ _MOST_WORDS, _MOST_COMMAND = 40, 6000
 """Grants of one command, and its bytes."""
 
 
-def parse_counted(answer: str) -> dict[str, Counted]:
+def parse_entries(answer: str) -> dict[str, HolderEntry]:
     """The answer of limits.lua, by holder."""
     rows = (line.split(" ") for line in answer.splitlines())
     return {
-        unquote(row[0]): Counted(row[1], int(row[2]), row[3] == "1", (int(row[4]), int(row[5])))
+        unquote(row[0]): HolderEntry(row[1], int(row[2]), row[3] == "1", (int(row[4]), int(row[5])))
         for row in rows
         if len(row) == 6
     }
 
 
-def parse_spent(answer: str) -> dict[str, int]:
+def parse_tokens(answer: str) -> dict[str, int]:
     """The answer of tokens.lua: tokens by holder."""
     rows = (line.split(" ") for line in answer.splitlines())
     return {unquote(row[0]): int(row[1]) for row in rows if len(row) == 2}
@@ -248,7 +248,7 @@ def _commands(verb: str, entries: Iterable[tuple[str, str, str]]) -> Iterator[st
     words: list[str] = []
     size = 0
     for holder, birth, text in entries:
-        word = f"{_encoded(holder)}:{birth}:{text}"
+        word = f"{_encode_holder(holder)}:{birth}:{text}"
         if words and (len(words) >= _MOST_WORDS or size + len(word) > _MOST_COMMAND):
             yield f"{verb} {' '.join(words)}"
             words, size = [], 0
@@ -258,5 +258,5 @@ def _commands(verb: str, entries: Iterable[tuple[str, str, str]]) -> Iterator[st
         yield f"{verb} {' '.join(words)}"
 
 
-def _encoded(holder: str) -> str:
+def _encode_holder(holder: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), holder)

@@ -10,7 +10,7 @@ filter that leads back into HAProxy, to the frontend ``again``, which leads to t
 from __future__ import annotations
 
 from slipway.gateway.routing.table import RoutingTable
-from slipway.gateway.rules import connections, unanswered
+from slipway.gateway.rules import connections, fallback_server
 from slipway.gateway.settings import Settings
 
 DROPPED_MAP, NAMES_MAP = "dropped.map", "names.map"
@@ -24,11 +24,11 @@ def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
     """Backends whose engines must not see the field, and the plain name of each qualified id."""
     return {
         DROPPED_MAP: {name: "1" for name, backend in table.backends.items() if backend.route.drop_model_field},
-        NAMES_MAP: dict(_names(table)),
+        NAMES_MAP: dict(_plain_names(table)),
     }
 
 
-def _names(table: RoutingTable) -> list[tuple[str, str]]:
+def _plain_names(table: RoutingTable) -> list[tuple[str, str]]:
     """Pairs for ids that are not the name under which an engine is sure to serve its model: the first of its route."""
     pairs = []
     for model, name in table.models.items():
@@ -53,7 +53,7 @@ def rules(run: str) -> str:
 def sections(settings: Settings, last_rules: str) -> str:
     """The hop. `last_rules`: what every request to a model is subject to."""
     run = settings.run_directory
-    turned = f"{{ req.fhdr({unanswered.NEXT}) -m found }}"
+    turned = f"{{ req.fhdr({fallback_server.NEXT}) -m found }}"
     return f"""\
 # Requests of which a few bytes are changed, or whose answer has to begin in time: through the filter, and back to this
 # process.
@@ -62,13 +62,13 @@ backend rewrite from base
     http-request set-timeout server var(txn.within) if {{ var(txn.within) -m found }}
     http-response set-timeout server {settings.stream_idle_seconds}s if {{ var(txn.within) -m found }}
     filter lua.rewrite
-    server again {connections.connect(run, _SOCKET)}
+    server again {connections.hop_server(run, _SOCKET)}
 
 frontend again from base
-{connections.listen(settings, _SOCKET)}
+{connections.hop_listener(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
     http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
-{connections.refuse(settings, turned)}
+{connections.refuse_crowded(settings, turned)}
     http-request set-var(txn.be) req.fhdr({_BACKEND_HEADER})
     http-request del-header {_BACKEND_HEADER}
     http-request del-header connection

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from slipway.gateway import errors
 from slipway.gateway.routing.table import Backend, RoutingTable
-from slipway.gateway.rules import connections, unanswered
+from slipway.gateway.rules import connections, fallback_server
 from slipway.gateway.settings import Settings
 from slipway.serving.routing.route import Target
 
@@ -37,17 +37,17 @@ step is the golden section of the length: it spreads the numbers of any part of 
 
 def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
     """By backend: its targets, as lua/targets.lua reads them."""
-    return {TARGETS_MAP: {name: entry(b, table) for name, b in table.backends.items() if b.route.targets}}
+    return {TARGETS_MAP: {name: map_entry(b, table) for name, b in table.backends.items() if b.route.targets}}
 
 
-def entry(backend: Backend, table: RoutingTable) -> str:
+def map_entry(backend: Backend, table: RoutingTable) -> str:
     """All targets of a backend in one word, which is short beside what a command for HAProxy may have."""
-    return _share(backend, table) or "|".join(
-        _target(backend, target, table) for target in sorted(backend.route.targets, key=_order)
+    return _share_entry(backend, table) or "|".join(
+        _target_entry(backend, target, table) for target in sorted(backend.route.targets, key=_order)
     )
 
 
-def _share(backend: Backend, table: RoutingTable) -> str:
+def _share_entry(backend: Backend, table: RoutingTable) -> str:
     """Of a backend that keeps all requests but a share for one other, such as a canary: how many numbers of the
     sequence are the other one's, all where it has no endpoint itself, and that one's name. Empty for any other."""
     match backend.route.targets:
@@ -72,7 +72,7 @@ def _order(target: Target) -> int:
     return target.order
 
 
-def _target(backend: Backend, target: Target, table: RoutingTable) -> str:
+def _target_entry(backend: Backend, target: Target, table: RoutingTable) -> str:
     name = backend.target(target)
     other = table.backends.get(name)
     like_own = _is_like_own(backend, target, table)
@@ -85,9 +85,11 @@ def _target(backend: Backend, target: Target, table: RoutingTable) -> str:
         int(target.only),
         int(like_own),
         _first_id(other) if other and not like_own else "",
-        "^".join(() if like_own else _in_common(backend, other)),
+        "^".join(() if like_own else _shared_ids(backend, other)),
         "^".join(target.when.models),
-        "!".join(_header(header, values) for header, values in sorted(target.when.headers.items(), key=_lower)),
+        "!".join(
+            _header_entry(header, values) for header, values in sorted(target.when.headers.items(), key=_lower_name)
+        ),
     )
     return "&".join(map(str, fields))
 
@@ -97,7 +99,7 @@ def _first_id(backend: Backend) -> str:
     return backend.route.models[0] if backend.route.models else backend.service
 
 
-def _in_common(backend: Backend, other: Backend | None) -> Sequence[str]:
+def _shared_ids(backend: Backend, other: Backend | None) -> Sequence[str]:
     """Ids of a route that the engine of another one knows, too."""
     if other is None:
         return ()
@@ -105,15 +107,15 @@ def _in_common(backend: Backend, other: Backend | None) -> Sequence[str]:
     return [model for model in (*backend.route.models, *backend.route.aliases) if model in ids]
 
 
-def _lower(condition: tuple[str, Sequence[str]]) -> str:
+def _lower_name(condition: tuple[str, Sequence[str]]) -> str:
     return condition[0].lower()
 
 
-def _header(name: str, values: Iterable[str]) -> str:
+def _header_entry(name: str, values: Iterable[str]) -> str:
     return f"{name.lower()}={'^'.join(quote(value, safe='') for value in values)}"
 
 
-def start(settings: Settings) -> str:
+def global_lines(settings: Settings) -> str:
     """Of the section ``global``."""
     run = settings.run_directory
     keys = f" {run}/restricted.map {run}/allowed.map" if settings.api_keys_secret else ""
@@ -152,13 +154,13 @@ backend turns from base
     http-response set-status 429 if {{ status {connections.REFUSED} }}
     http-response set-var(txn.be) res.fhdr({_ANSWERED}) if {{ res.fhdr({_ANSWERED}) -m found }}
     http-response del-header {_ANSWERED}
-    server turn {connections.connect(run, _SOCKET)} set-proxy-v2-tlv-fmt({_TLV}) %rc
+    server turn {connections.hop_server(run, _SOCKET)} set-proxy-v2-tlv-fmt({_TLV}) %rc
 
 frontend turn from base
-{connections.listen(settings, _SOCKET)}
+{connections.hop_listener(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
     http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
-{connections.refuse(settings, "")}
+{connections.refuse_crowded(settings, "")}
     http-request set-var(txn.turn) fc_pp_tlv({_TLV})
     http-request lua.take_turn
     # Who waits is bounded by the key, as in the public frontend.
@@ -174,6 +176,6 @@ frontend turn from base
     http-response set-header {_ANSWERED} %[var(txn.be)]
     # The next process would send the body as it is, with a name that the target's engine does not know.
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ var(txn.hold) -m str moved }} {changed}
-    use_backend {unanswered.SUCCESSOR} if {{ var(txn.hold) -m str moved }}
+    use_backend {fallback_server.SUCCESSOR} if {{ var(txn.hold) -m str moved }}
     use_backend rewrite if {changed}
     use_backend %[var(txn.be)]"""

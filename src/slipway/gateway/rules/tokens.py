@@ -14,7 +14,7 @@ from typing import NamedTuple
 from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 
-SHOW = "show slipway tokens"
+SHOW_TOKENS = "show slipway tokens"
 """Answered by tokens.lua."""
 _MOST_LINES = 100_000
 _ESTIMATED = "txn.tokens_estimated"
@@ -60,16 +60,16 @@ class Counts(NamedTuple):
         """The sum."""
         return Counts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
-    def told(self) -> dict[str, int]:
+    def by_kind(self) -> dict[str, int]:
         """All tokens by kind, estimated ones too."""
         return {"input": self.input, "cached": self.cached, "output": self.output, "reasoning": self.reasoning}
 
-    def estimated(self) -> dict[str, int]:
+    def estimated_by_kind(self) -> dict[str, int]:
         """By kind, those that no engine told."""
         return {"input": self.estimated_input, "output": self.estimated_output}
 
 
-def added(answers: Iterable[str]) -> dict[tuple[str, str], Counts]:
+def sum_answers(answers: Iterable[str]) -> dict[tuple[str, str], Counts]:
     """The sum of the threads' answers, by backend and name of the key (``-`` where none is asked for)."""
     totals: dict[tuple[str, str], Counts] = {}
     for answer in answers:
@@ -93,7 +93,7 @@ def sockets(settings: Settings) -> str:
     )
 
 
-def start(settings: Settings) -> str:
+def global_lines(settings: Settings) -> str:
     """Of the section ``global``: the filter's file, and the time at which the process started."""
     if not settings.count_tokens:
         return ""
@@ -110,7 +110,7 @@ def slots(settings: Settings, others: int) -> int:
     return max(others, _SLOT + 1) if settings.count_tokens else others
 
 
-def sections(settings: Settings) -> tuple[str, ...]:
+def filter_lines(settings: Settings) -> tuple[str, ...]:
     """The public frontend's filter."""
     return ("    filter lua.tokens",) if settings.count_tokens else ()
 
@@ -185,24 +185,25 @@ _AFTER = r'(?:[^"]++|"(?!usage"\s*+:))*+\z'
 """With `_BEFORE`, matches texts with one object. Of several, the largest numbers count, which Lua finds."""
 
 
-def _number(key: str, group: int) -> str:
+def _number_pattern(key: str, group: int) -> str:
     """A number that is read once: of a repeated key the first number counts, which Lua finds."""
     return rf'(?({group})(?!))"{key}"\s*+:\s*+(\d{{1,9}})(?=[\s,}}])'
 
 
-def _object(*members: str) -> str:
+def _object_pattern(*members: str) -> str:
     return rf"\{{\s*+(?:(?:{'|'.join(members)})\s*+,?\s*+)*+\}}"
 
 
-def _usage(prompt: str, completion: str, unusual: str) -> str:
+def _usage_pattern(prompt: str, completion: str, unusual: str) -> str:
     """An object with the first number, and without keys that begin as `unusual`.
 
     Its groups: prompt, completion, cached, reasoning.
     """
     detail = rf'(?!"(?:{_COUNTED})"|"(?:cached|reasoning)_tokens"\s*+:\s*+\d){_KEY}{_PLAIN}'
-    details = _object(_number("cached_tokens", 3), _number("reasoning_tokens", 4), detail)
+    details = _object_pattern(_number_pattern("cached_tokens", 3), _number_pattern("reasoning_tokens", 4), detail)
     member = f'(?!"(?:{prompt}"|{completion}"|{unusual})){_KEY}(?:{details}|{_PLAIN})'
-    return rf'"usage"\s*+:\s*+{_object(_number(prompt, 1), _number(completion, 2), member)}(?(1)|(?!))'
+    usage = _object_pattern(_number_pattern(prompt, 1), _number_pattern(completion, 2), member)
+    return rf'"usage"\s*+:\s*+{usage}(?(1)|(?!))'
 
 
 def maps() -> dict[str, str]:
@@ -210,8 +211,10 @@ def maps() -> dict[str, str]:
 
     Quotes within a JSON string are escaped, so ``"usage"`` is a key.
     """
-    openai = _usage("prompt_tokens", "completion_tokens", "cached_tokens|reasoning_tokens|output_tokens")
-    responses = _usage("input_tokens", "output_tokens", "cache|prompt_tokens|completion_tokens|reasoning_tokens")
+    openai = _usage_pattern("prompt_tokens", "completion_tokens", "cached_tokens|reasoning_tokens|output_tokens")
+    responses = _usage_pattern(
+        "input_tokens", "output_tokens", "cache|prompt_tokens|completion_tokens|reasoning_tokens"
+    )
     # After (?| both have the same groups.
     generated = f"(?|{openai}|{responses})(?(2)|(?!))"
     return {

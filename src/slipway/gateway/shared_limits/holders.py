@@ -28,7 +28,7 @@ class Grant(NamedTuple):
     day_ends: int = 0
     """Unix time of midnight."""
 
-    def text(self) -> str:
+    def encode(self) -> str:
         """As limits.lua reads it."""
         return ":".join("-" if field is None else str(field) for field in self)
 
@@ -38,7 +38,7 @@ class Grant(NamedTuple):
         return self.minute_until or 0, self.day_until or 0
 
 
-class Granted(NamedTuple):
+class HolderGrant(NamedTuple):
     """A grant for an entry of HAProxy's."""
 
     holder: str
@@ -46,7 +46,7 @@ class Granted(NamedTuple):
     grant: Grant
 
 
-class Own:
+class OwnUse:
     """A holder whose requests or tokens this gateway counted a moment ago."""
 
     def __init__(self, born: int) -> None:
@@ -75,7 +75,7 @@ class Own:
         self.demand = 0
         """Version when a request came or waited that others have to know of before a last rest is given away."""
 
-    def begin(self, birth: str) -> None:
+    def reset_entry(self, birth: str) -> None:
         """HAProxy has a new entry, or none (an empty birth). Its number of requests begins at zero."""
         self.birth, self.requests, self.sent, self.eager = birth, 0, None, False
         self.until = self.planned = (0, 0)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from slipway.gateway.routing.keys import Limits, limits_of
+from slipway.gateway.routing.keys import Limits, get_limits
 from slipway.gateway.shared_limits.gateways import Gateways
-from slipway.gateway.shared_limits.holders import Grant, Granted, Own, Saved
+from slipway.gateway.shared_limits.holders import Grant, HolderGrant, OwnUse, Saved
 from slipway.gateway.shared_limits.usage import (
     MOST_HOLDERS,
     MOST_RECORDS,
@@ -25,8 +25,8 @@ from slipway.gateway.shared_limits.usage import (
     Record,
     Report,
     Used,
-    frees,
-    used_of,
+    free_at,
+    sum_windows,
 )
 
 _IDLE_SECONDS, _HURRIED_SECONDS = 60.0, 10.0
@@ -45,7 +45,7 @@ class Ledger:
     def __init__(self, address: str, instance: str, epoch: str) -> None:
         self.instance, self.epoch = instance, epoch
         self.days = Days()
-        self.holders: dict[str, Own] = {}
+        self.holders: dict[str, OwnUse] = {}
         self.gateways = Gateways(address)
         self.limits: Mapping[str, Limits] = {}
         """By the name of the key or subject, of those that have any."""
@@ -53,17 +53,17 @@ class Ledger:
         """Grows with each change."""
         self._claim = 0
         """As Own.claim, of all holders."""
-        self._used: dict[str, int] = {}
+        self._confirmed_versions: dict[str, int] = {}
         """Version of each other process that the last grants took into account."""
-        self._using: dict[str, int] = {}
+        self._pending_versions: dict[str, int] = {}
         """The same of the grants that are on their way to HAProxy."""
-        self._kept: frozenset[str] = frozenset()
+        self._silent_addresses: frozenset[str] = frozenset()
         """Addresses for which the last grants kept an equal part."""
         self._changes: dict[tuple[str, str], int] = {}
         """Version of each record's last change, in ascending order."""
         self._touched: dict[str, None] = {}
         """Holders whose grants may change, as something new is known of them. The oldest come first."""
-        self._turn: list[str] = []
+        self._remaining: list[str] = []
         """Holders that rounds have still to look at before they begin again."""
 
     # Own use
@@ -86,9 +86,9 @@ class Ledger:
         until: tuple[int, int] = (0, 0),
     ) -> None:
         """Takes over HAProxy's entry. A new birth means that its number of requests began again at zero."""
-        own = self._own(holder)
+        own = self._get_own(holder)
         if own.birth != birth:
-            own.begin(birth)
+            own.reset_entry(birth)
             own.active = now
         used = requests > own.requests or waiting
         demands = used and (not own.eager or (waiting and not own.waiting))
@@ -104,23 +104,23 @@ class Ledger:
 
     def count(self, now: float, holder: str, used: Used) -> None:
         """Adds to the own use. That of the day counts for holders with a limit per day."""
-        limits = limits_of(self.limits, holder)
+        limits = get_limits(self.limits, holder)
         if used == NONE or limits is None:
             return
-        own = self._own(holder)
+        own = self._get_own(holder)
         own.total = own.total.plus(used)
         own.window.add(now, used)
         if limits.requests_day or limits.tokens_day:
-            self.days.raise_to(self.instance, holder, self.days.of(self.instance, holder).plus(used))
+            self.days.raise_count(self.instance, holder, self.days.used_by(self.instance, holder).plus(used))
         self._change(self.instance, holder)
 
-    def _own(self, holder: str) -> Own:
+    def _get_own(self, holder: str) -> OwnUse:
         own = self.holders.get(holder)
         if own is None:
-            own = self.holders[holder] = Own(self.version + 1)
+            own = self.holders[holder] = OwnUse(self.version + 1)
         return own
 
-    def due(self) -> list[str]:
+    def next_holders(self) -> list[str]:
         """Holders to look at in this round: those of which something new is known, and some of the others in turn.
 
         What is not looked at keeps its grant, and what was reserved with it.
@@ -128,13 +128,13 @@ class Ledger:
         due = dict.fromkeys(islice(self._touched, _MOST_CHANGED))
         for holder in due:
             del self._touched[holder]
-        if not self._turn:
-            self._turn = list(self.holders)
-        due |= dict.fromkeys(self._turn[-_MOST_OTHERS:])
-        del self._turn[-_MOST_OTHERS:]
+        if not self._remaining:
+            self._remaining = list(self.holders)
+        due |= dict.fromkeys(self._remaining[-_MOST_OTHERS:])
+        del self._remaining[-_MOST_OTHERS:]
         return [holder for holder in due if holder in self.holders]
 
-    def age(self, now: float, due: Iterable[str]) -> list[tuple[str, str, int]]:
+    def expire(self, now: float, due: Iterable[str]) -> list[tuple[str, str, int]]:
         """Ends what lasts a moment. Returns entries that HAProxy may drop: holder, birth, and requests as counted.
 
         What they used of the day remains.
@@ -156,27 +156,27 @@ class Ledger:
         self._trim()
         return drops
 
-    def forget(self, dropped: Iterable[tuple[str, str]]) -> None:
+    def confirm_drops(self, dropped: Iterable[tuple[str, str]]) -> None:
         """HAProxy has no longer these entries (holder and birth)."""
         for holder, birth in dropped:
             own = self.holders.get(holder)
             if own is not None and own.birth == birth:
-                own.begin("")
+                own.reset_entry("")
                 self._change(self.instance, holder)
 
     def _trim(self) -> None:
         """Keeps the memory bounded: for uses of the day, and for changes without one."""
-        for key in self.days.trim(self._spent_part):
+        for key in self.days.trim(self._used_share):
             self._changes.pop(key, None)
         if len(self._changes) > self.days.size + 2 * MOST_HOLDERS:
             self._changes = {
                 key: version
                 for key, version in self._changes.items()
-                if any(self.days.of(*key)) or (key[0] == self.instance and key[1] in self.holders)
+                if any(self.days.used_by(*key)) or (key[0] == self.instance and key[1] in self.holders)
             }
 
-    def _spent_part(self, holder: str, used: Used) -> float:
-        limits = limits_of(self.limits, holder) or Limits()
+    def _used_share(self, holder: str, used: Used) -> float:
+        limits = get_limits(self.limits, holder) or Limits()
         requests = used.requests / limits.requests_day if limits.requests_day else 0.0
         return max(requests, used.tokens / limits.tokens_day if limits.tokens_day else 0.0)
 
@@ -192,7 +192,7 @@ class Ledger:
         if holder in self.holders:
             self._touched[holder] = None
 
-    def report(
+    def build_report(
         self, now: float, epoch: str, since: int, *, asker: str = "", address: str = "", complete: bool
     ) -> Report:
         """The answer to a gateway that has all changes up to `since` of the process `epoch`.
@@ -210,53 +210,53 @@ class Ledger:
                 keys.append((key, version))
         page = keys[-MOST_RECORDS:][::-1]
         more = len(keys) > len(page)
-        records = tuple(self._record(now, *key) for key, _unused in page)
+        records = tuple(self._build_record(now, *key) for key, _unused in page)
         version = page[-1][1] if more else self.version
-        kept = address in self._kept and not self.gateways.is_fresh(address)
-        seen = None if kept else self._used.get(asker, 0)
-        return Report(self.instance, self.epoch, self.days.day, version, seen, more, records)
+        kept = address in self._silent_addresses and not self.gateways.is_fresh(address)
+        acknowledged = None if kept else self._confirmed_versions.get(asker, 0)
+        return Report(self.instance, self.epoch, self.days.day, version, acknowledged, more, records)
 
-    def _record(self, now: float, instance: str, holder: str) -> Record:
-        day = self.days.of(instance, holder)
+    def _build_record(self, now: float, instance: str, holder: str) -> Record:
+        day = self.days.used_by(instance, holder)
         own = self.holders.get(holder)
         if instance != self.instance or own is None:
             return Record(instance, holder, day=day)
         minute = own.window.used(now)
         return Record(instance, holder, own.born, own.total, minute, day, own.reserved, own.eager, own.waiting)
 
-    def hear(self, now: float, address: str, report: Report) -> None:
+    def merge_report(self, now: float, address: str, report: Report) -> None:
         """Takes over what a gateway reports. Records that cannot be right are ignored."""
         if report.instance == self.instance:
             raise ValueError("it answers as this gateway itself")
-        peer, before = self.gateways.meet(now, address, report)
+        peer, before = self.gateways.update_peer(now, address, report)
         if before:
             self._relay(before)
         if not peer.fresh:
             # Our last report may have said that an equal part is kept for it, and it may be about to use that.
             self.version += 1
             self._claim = self.version
-        peer.heard, peer.fresh = now, True
+        peer.reported_at, peer.fresh = now, True
         peer.version, peer.complete = report.version, peer.complete or not report.more
-        peer.seen = report.seen
+        peer.acknowledged = report.acknowledged
         peer.make_room(now, len(report.records))
         for record in filter(lambda one: one.valid, report.records):
             self._touch(record.holder)
             if record.instance == report.instance:
-                peer.take(now, record)
+                peer.add_record(now, record)
             same_day = report.day == self.days.day and any(record.day)
-            if same_day and self.days.raise_to(record.instance, record.holder, Used(*record.day)):
+            if same_day and self.days.raise_count(record.instance, record.holder, Used(*record.day)):
                 self._change(record.instance, record.holder)
 
-    def fail(self, address: str) -> None:
+    def mark_silent(self, address: str) -> None:
         """A gateway does not answer."""
         peer = self.gateways.peers.get(address)
         if peer is not None and peer.fresh:
             peer.fresh = False
             self._relay(peer)
 
-    def keep(self, now: float, others: Iterable[str]) -> None:
+    def set_gateways(self, now: float, others: Iterable[str]) -> None:
         """Names the other gateways that count."""
-        for peer in self.gateways.keep(now, others):
+        for peer in self.gateways.set_addresses(now, others):
             self._relay(peer)
 
     def _relay(self, peer: Peer) -> None:
@@ -266,61 +266,61 @@ class Ledger:
 
     # Grants
 
-    def grants(self, now: float, day_ends: float, due: Iterable[str]) -> list[Granted]:
+    def build_grants(self, now: float, day_ends: float, due: Iterable[str]) -> list[HolderGrant]:
         """New grants for these holders. They are on their way: others have to expect what the old or the new one
         allows, until they are settled.
         """
-        self._using = {peer.epoch: peer.version for peer in self.gateways.fresh}
-        self._kept = self.gateways.silent
+        self._pending_versions = {peer.epoch: peer.version for peer in self.gateways.fresh}
+        self._silent_addresses = self.gateways.silent
         changed = []
         for holder in due:
-            own, limits = self.holders.get(holder), limits_of(self.limits, holder)
+            own, limits = self.holders.get(holder), get_limits(self.limits, holder)
             if own is None or not own.birth or limits is None:
                 continue
             grant = self._grant(now, day_ends, holder, own, limits)
             if grant != own.sent:
-                changed.append((own, Granted(holder, own.birth, grant)))
+                changed.append((own, HolderGrant(holder, own.birth, grant)))
         for own, granted in changed:
             self._promise(own, granted)
         return [granted for _own, granted in changed]
 
-    def settle(self, granted: Iterable[Granted]) -> None:
+    def confirm_grants(self, granted: Iterable[HolderGrant]) -> None:
         """HAProxy has the grants: others may rely on it that these took into account what they had reported."""
         for holder, birth, grant in granted:
             own = self.holders.get(holder)
             if own is not None and own.birth == birth:
                 own.sent = grant
                 self._reserve(holder, own, grant.until)
-        self._used = self._using
+        self._confirmed_versions = self._pending_versions
 
-    def _promise(self, own: Own, granted: Granted) -> None:
+    def _promise(self, own: OwnUse, granted: HolderGrant) -> None:
         until = granted.grant.until
         own.sent = None
         self._reserve(granted.holder, own, (max(until[0], own.until[0]), max(until[1], own.until[1])))
 
-    def _reserve(self, holder: str, own: Own, until: tuple[int, int]) -> None:
+    def _reserve(self, holder: str, own: OwnUse, until: tuple[int, int]) -> None:
         if own.until != until:
             own.until = until
             self._change(self.instance, holder)
 
-    def _grant(self, now: float, day_ends: float, holder: str, own: Own, limits: Limits) -> Grant:
+    def _grant(self, now: float, day_ends: float, holder: str, own: OwnUse, limits: Limits) -> Grant:
         """What the gateway may accept for a holder of an entry."""
         windows = [own.window, *self.gateways.windows(holder)] if limits.requests or limits.tokens else []
-        minute, day = used_of(windows, now), self.days.total(holder)
+        minute, day = sum_windows(windows, now), self.days.total(holder)
         alone = until = zero = tokens_rest = day_until = day_zero = day_tokens_rest = None
         minute_frees = tokens_free = 0
         if limits.requests:
             rest, used = limits.requests - minute.requests, own.window.used(now).requests
-            alone = self.gateways.part(limits.requests, self.gateways.address)
-            until = self._until(now, holder, own, limits.requests, rest, used, 0)
+            alone = self.gateways.equal_part(limits.requests, self.gateways.address)
+            until = self._accept_until(now, holder, own, limits.requests, rest, used, 0)
             zero = own.requests + max(rest, 0)
-            minute_frees = frees(windows, 0, max(1 - rest, 1))
+            minute_frees = free_at(windows, 0, max(1 - rest, 1))
         if limits.tokens:
             tokens_rest = limits.tokens - minute.tokens
-            tokens_free = frees(windows, 1, 1 - tokens_rest)
+            tokens_free = free_at(windows, 1, 1 - tokens_rest)
         if limits.requests_day:
-            rest, used = limits.requests_day - day.requests, self.days.of(self.instance, holder).requests
-            day_until = self._until(now, holder, own, limits.requests_day, rest, used, 1)
+            rest, used = limits.requests_day - day.requests, self.days.used_by(self.instance, holder).requests
+            day_until = self._accept_until(now, holder, own, limits.requests_day, rest, used, 1)
             day_zero = own.requests + max(rest, 0)
         if limits.tokens_day:
             day_tokens_rest = limits.tokens_day - day.tokens
@@ -337,26 +337,26 @@ class Ledger:
             int(day_ends),
         )
 
-    def _until(self, now: float, holder: str, own: Own, limit: int, rest: int, used: int, index: int) -> int:
+    def _accept_until(self, now: float, holder: str, own: OwnUse, limit: int, rest: int, used: int, index: int) -> int:
         """The number up to which HAProxy may accept requests: as planned, once all others know the plan.
 
         Makes the next plan. `used`: what this gateway has used itself of the limit.
         """
         others = self.gateways
-        free = max(rest - others.taken(now, holder, limit, index, self.days), 0)
+        free = max(rest - others.reserved_by_others(now, holder, limit, index, self.days), 0)
         held = max(min(own.until[index] - own.requests, free), 0)
         planned = max(min(own.planned[index] - own.requests, free), 0)
-        if not others.know(max(own.claim, self._claim)):
+        if not others.all_know(max(own.claim, self._claim)):
             self._plan(holder, own, index, planned)
             return own.requests + held
         share = self._share(holder, own, free, planned)
-        if others.miss_this:
+        if others.any_misses_this:
             # It hears nothing from here, keeps the equal part, and expects no more.
-            share = min(share, max(held, others.part(limit, others.address) - used, 0))
+            share = min(share, max(held, others.equal_part(limit, others.address) - used, 0))
         self._plan(holder, own, index, share)
         return own.requests + (min(share, planned) if any(map(others.is_fresh, others.addresses)) else share)
 
-    def _plan(self, holder: str, own: Own, index: int, number: int) -> None:
+    def _plan(self, holder: str, own: OwnUse, index: int, number: int) -> None:
         until = own.requests + number
         if until == own.planned[index]:
             return
@@ -366,19 +366,19 @@ class Ledger:
         if raised:
             own.claim = self.version
 
-    def _share(self, holder: str, own: Own, free: int, planned: int) -> int:
+    def _share(self, holder: str, own: OwnUse, free: int, planned: int) -> int:
         """The part of what is free that this gateway plans to use: all parts together are at most that."""
         number = self.gateways.number
         if free >= number:
             return free // (number if own.eager or number == 1 else number * _IDLE_PART)
-        if not self.gateways.know(own.demand):
+        if not self.gateways.all_know(own.demand):
             return planned
         # A rest that cannot be divided goes to the first gateways where a request waits for it, or else arrived.
-        names = self._named(holder, own, "waiting") or self._named(holder, own, "eager")
+        names = self._instances_with(holder, own, "waiting") or self._instances_with(holder, own, "eager")
         return int(self.instance in sorted(names)[:free])
 
-    def _named(self, holder: str, own: Own, quality: str) -> set[str]:
-        return self.gateways.named(holder, quality) | ({self.instance} if getattr(own, quality) else set())
+    def _instances_with(self, holder: str, own: OwnUse, quality: str) -> set[str]:
+        return self.gateways.instances_with(holder, quality) | ({self.instance} if getattr(own, quality) else set())
 
     # Restarts
 
@@ -401,14 +401,14 @@ class Ledger:
         if saved.day == self.days.day:
             for instance, counts in saved.days.items():
                 for holder, used in counts.items():
-                    self.days.raise_to(instance, holder, Used(*used))
+                    self.days.raise_count(instance, holder, Used(*used))
                     self._change(instance, holder)
         for holder, minute in saved.minutes.items():
-            own = self._own(holder)
+            own = self._get_own(holder)
             own.window.add(now, Used(*minute))
             own.total = Used(*minute)
             self._change(self.instance, holder)
         for holder, (birth, requests) in saved.entries.items():
-            own = self._own(holder)
+            own = self._get_own(holder)
             own.birth, own.requests, own.active = birth, requests, now
             self._change(self.instance, holder)

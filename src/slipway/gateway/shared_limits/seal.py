@@ -59,14 +59,14 @@ class Seal:
             raise ValueError(f"the key has {len(key)} bytes, and needs at least {_LEAST_KEY}")
         self._key = key
 
-    def request(self, request: Request) -> bytes:
+    def seal_request(self, request: Request) -> bytes:
         """The request as a line."""
         body = msgspec.json.encode(request)
         return self._sign(_REQUEST, body).encode() + body + b"\n"
 
-    def read_request(self, line: bytes, own: str, now: float) -> Request:
+    def open_request(self, line: bytes, own: str, now: float) -> Request:
         """The request of a line, if a gateway sent it to `own` a moment ago. Raises SealError."""
-        body = self._verified(line.rstrip(b"\n"), _REQUEST)
+        body = self._verify(line.rstrip(b"\n"), _REQUEST)
         try:
             request = decode_json(body, Request, most=LONGEST_REQUEST)
         except DecodingError as error:
@@ -77,20 +77,20 @@ class Seal:
             raise SealError("too old, or the clocks differ")
         return request
 
-    def answer(self, nonce: str, report: Report) -> bytes:
+    def seal_answer(self, nonce: str, report: Report) -> bytes:
         """The answer to the request with this nonce."""
         body = msgspec.json.encode(report)
         return self._sign(_ANSWER, nonce.encode(), body).encode() + body
 
-    def read_answer(self, nonce: str, answer: bytes) -> Report:
+    def open_answer(self, nonce: str, answer: bytes) -> Report:
         """The report of an answer. Raises SealError."""
-        body = self._verified(answer, _ANSWER, nonce.encode())
+        body = self._verify(answer, _ANSWER, nonce.encode())
         try:
             return decode_json(body, Report, most=MOST_BYTES)
         except DecodingError as error:
             raise SealError(f"unreadable: {error}") from error
 
-    def _verified(self, message: bytes, *parts: bytes) -> bytes:
+    def _verify(self, message: bytes, *parts: bytes) -> bytes:
         signature, body = message[:SIGNATURE], message[SIGNATURE:]
         if not hmac.compare_digest(self._sign(*parts, body).encode(), signature):
             raise SealError("not signed by a gateway")
@@ -103,6 +103,6 @@ class Seal:
         return digest.hexdigest()
 
 
-def read_seal(path: str) -> Seal:
+def load_seal(path: str) -> Seal:
     """The seal whose key is in a file. Raises OSError or ValueError."""
     return Seal(Path(path).read_bytes().strip())

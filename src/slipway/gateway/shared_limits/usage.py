@@ -46,11 +46,11 @@ class Used(NamedTuple):
         """The difference, at least zero."""
         return Used(max(self.requests - other[0], 0), max(self.tokens - other[1], 0))
 
-    def least(self, other: tuple[int, int]) -> Used:
+    def minimum(self, other: tuple[int, int]) -> Used:
         """The smaller number of each."""
         return Used(min(self.requests, other[0]), min(self.tokens, other[1]))
 
-    def most(self, other: tuple[int, int]) -> Used:
+    def maximum(self, other: tuple[int, int]) -> Used:
         """The larger number of each."""
         return Used(max(self.requests, other[0]), max(self.tokens, other[1]))
 
@@ -92,7 +92,7 @@ class Report(msgspec.Struct, frozen=True):
     day: str
     version: Count
     """The next request names it, to receive what changed since."""
-    seen: Count | None
+    acknowledged: Count | None = msgspec.field(name="seen")
     """Version of the asking process that the last grants took into account. None: they kept its equal part for it, as
     it does not answer."""
     more: bool
@@ -128,7 +128,7 @@ class Window:
         return self._sum
 
 
-def used_of(windows: Iterable[Window], now: float) -> Used:
+def sum_windows(windows: Iterable[Window], now: float) -> Used:
     """What was used in the last minute of all these windows together."""
     requests = tokens = 0
     for window in windows:
@@ -137,7 +137,7 @@ def used_of(windows: Iterable[Window], now: float) -> Used:
     return Used(requests, tokens)
 
 
-def frees(windows: Iterable[Window], index: int, needed: int) -> int:
+def free_at(windows: Iterable[Window], index: int, needed: int) -> int:
     """When so much of the requests (0) or tokens (1) will have left these windows, in Unix time; 0 for nothing."""
     if needed <= 0:
         return 0
@@ -175,17 +175,17 @@ class Days:
         """Of all gateways."""
         return self._totals.get(holder, NONE)
 
-    def of(self, instance: str, holder: str) -> Used:
+    def used_by(self, instance: str, holder: str) -> Used:
         """Of one gateway."""
         return self._counts.get(instance, {}).get(holder, NONE)
 
-    def raise_to(self, instance: str, holder: str, used: Used) -> bool:
+    def raise_count(self, instance: str, holder: str, used: Used) -> bool:
         """Takes over a gateway's count where it is larger. Returns whether it is."""
         if instance not in self._counts and len(self._counts) >= MOST_INSTANCES:
             return False
         counts = self._counts.setdefault(instance, {})
         before = counts.get(holder, NONE)
-        after = before.most(used)
+        after = before.maximum(used)
         if after == before:
             return False
         self.size += holder not in counts
@@ -229,8 +229,8 @@ class Peer:
         self.version, self.complete = 0, False
         self.fresh = False
         """Whether it answered the last time."""
-        self.heard = 0.0
-        self.seen: int | None = 0
+        self.reported_at = 0.0
+        self.acknowledged: int | None = 0
         """As in its last report."""
         self.records: dict[str, Record] = {}
         self.windows: dict[str, Window] = {}
@@ -243,26 +243,26 @@ class Peer:
         idle = [
             holder
             for holder, record in self.records.items()
-            if not any(record.reserved) and not any(self.minute(now, holder))
+            if not any(record.reserved) and not any(self.used_last_minute(now, holder))
         ]
         for holder in idle:
             del self.records[holder], self.windows[holder]
 
-    def take(self, now: float, record: Record) -> None:
+    def add_record(self, now: float, record: Record) -> None:
         """Takes a record of the peer's use. What is new in it is at most what was used in the last minute."""
         before = self.records.get(record.holder)
         if before is None and len(self.records) >= MOST_HOLDERS:
             return
         new = Used(*record.minute)
         if before is not None and before.born == record.born:
-            new = new.least(Used(*record.total).minus(before.total))
+            new = new.minimum(Used(*record.total).minus(before.total))
         self.records[record.holder] = record
         window = self.windows.get(record.holder)
         if window is None:
             window = self.windows[record.holder] = Window()
         window.add(now, new)
 
-    def minute(self, now: float, holder: str) -> Used:
+    def used_last_minute(self, now: float, holder: str) -> Used:
         """What it used in the last minute."""
         window = self.windows.get(holder)
         return window.used(now) if window else NONE

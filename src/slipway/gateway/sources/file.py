@@ -54,7 +54,7 @@ class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         listed = tuple(sorted(b.service for b in named))
         return RoutingTable({b.name: b for b in backends}, ids, cards, listed, refused=self.refused)
 
-    def hashes(self) -> tuple[tuple[str, str], ...]:
+    def hash_keys(self) -> tuple[tuple[str, str], ...]:
         """Of the keys, as keys.hashes gives them."""
         return tuple(
             sorted((hashlib.sha256(key.encode()).hexdigest().upper(), name) for name, key in self.keys.items())
@@ -77,6 +77,6 @@ class FileSource:
             text = self._path.read_bytes()
             if text != before:
                 file = msgspec.json.decode(text, type=TableFile)
-                publish(Snapshot(file.table(), file.hashes(), file.rights, dict.fromkeys(file.gateways, True)))
+                publish(Snapshot(file.table(), file.hash_keys(), file.rights, dict.fromkeys(file.gateways, True)))
                 before = text
             await asyncio.sleep(_FILE_SECONDS)

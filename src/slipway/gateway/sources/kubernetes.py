@@ -23,9 +23,9 @@ from slipway.gateway.routing.table import (
     RoutingTable,
     Snapshot,
     TableBuilder,
-    lost_ids,
+    find_lost_ids,
 )
-from slipway.gateway.settings import Settings, address, endpoint
+from slipway.gateway.settings import Settings, join_address, split_address
 from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ApiError, NotFoundError
 from slipway.kube.caches.informer import Informer
@@ -57,7 +57,7 @@ _KEYS_SECONDS = 5.0
 """How often the Secret is read. Polling needs the least permission: one verb on one name."""
 _SETTLE_SECONDS = 0.02
 DEFAULTS = Settings()
-_MOST_HELD = 4 << 20
+_MOST_CHARACTERS = 4 << 20
 """Characters of annotations that are held of one namespace: many times what its room in the table can use."""
 _REPORTS_PER_MINUTE = 50
 """Faults and handovers of one namespace that become log lines and Events, so that a noisy tenant floods neither."""
@@ -118,7 +118,7 @@ class KubernetesSource:
         self.faults: tuple[Fault, ...] = ()
         """Those of the newest table."""
         self._keys, self._key_problems = Keyring(), frozenset[str]()
-        self._dirty = asyncio.Event()
+        self._changed = asyncio.Event()
         self._faults = Gauge(
             "slipway_gateway_route_faults",
             "Services, or parts of their routes, that cannot be served.",
@@ -133,7 +133,7 @@ class KubernetesSource:
         optional = (self._namespaces, self._gateways)
         informers = [self._services, self._slices, *(informer for informer in optional if informer)]
         for informer in informers:
-            informer.add_handler(lambda _unused: self._dirty.set())
+            informer.add_handler(lambda _unused: self._changed.set())
             informer.on_fault(self._recorder.record_fault)
         async with asyncio.TaskGroup() as tasks:
             for run in (*(informer.run for informer in informers), self._recorder.run):
@@ -144,24 +144,24 @@ class KubernetesSource:
                 self._keys = await self._read_keys(self._secret)
                 tasks.create_task(self._watch_keys(self._secret))
             while True:
-                publish(Snapshot(self._new_table(), self._keys.hashes, self._keys.rights, self._exchanges()))
-                await self._dirty.wait()
+                publish(Snapshot(self._build_table(), self._keys.hashes, self._keys.rights, self._exchange_addresses()))
+                await self._changed.wait()
                 await asyncio.sleep(_SETTLE_SECONDS)
 
-    def _exchanges(self) -> dict[str, bool]:
+    def _exchange_addresses(self) -> dict[str, bool]:
         """Addresses of the exchange of each gateway pod, and whether the pod is Ready."""
-        _host, port = address(self._settings.exchange_listen)
+        _host, port = split_address(self._settings.exchange_listen)
         family = "IPv6" if ":" in os.environ.get("POD_IP", "") else "IPv4"
         pieces = self._gateways.store.all() if self._gateways else ()
         pods = [pod for piece in pieces if piece["addressType"] == family for pod in pod_hosts(piece).items()]
-        return {endpoint(host, port): ready for host, ready in sorted(pods)}
+        return {join_address(host, port): ready for host, ready in sorted(pods)}
 
-    def _new_table(self) -> RoutingTable:
-        self._dirty.clear()
+    def _build_table(self) -> RoutingTable:
+        self._changed.clear()
         services = self._services.store.all()
         table, self.faults = self._builder.build(services, self._slices.store.all(), self._rules())
         self._faults.set(len(self.faults))
-        self._report_faults(frozenset((*self.faults, *lost_ids(table))))
+        self._report_faults(frozenset((*self.faults, *find_lost_ids(table))))
         self._report_handovers(table, services)
         return table
 
@@ -208,8 +208,8 @@ class KubernetesSource:
     def _report_handover(self, handover: Handover) -> None:
         loser, winner = handover.loser, handover.winner
         log.warning("Service %s: %s", loser.key, handover.message_to_loser())
-        self._recorder.record(SERVICE, _named(loser), "Warning", "IdLost", handover.message_to_loser())
-        self._recorder.record(SERVICE, _named(winner), "Normal", "IdTaken", handover.message_to_winner())
+        self._recorder.record(SERVICE, _reference(loser), "Warning", "IdLost", handover.message_to_loser())
+        self._recorder.record(SERVICE, _reference(winner), "Normal", "IdTaken", handover.message_to_winner())
 
     def report_not_woken(self, backend: Backend, message: str) -> None:
         """Records an Event for a Service whose model cannot be scaled from zero."""
@@ -233,7 +233,7 @@ class KubernetesSource:
             new = await self._read_keys(secret)
             if new != self._keys:
                 self._keys = new
-                self._dirty.set()
+                self._changed.set()
 
     async def _read_keys(self, secret: Key) -> Keyring:
         """The keys; none without the Secret. Retries until the API server answers; old keys stay valid."""
@@ -252,7 +252,7 @@ class KubernetesSource:
         """The keys of the Secret. Logs what is newly wrong with their rights, and records an Event for it."""
         counted = self._settings.count_tokens
         now = dt.datetime.now(dt.UTC)
-        ring, problems = keys.keyring(secret, self._keys, now, tokens_counted=counted)
+        ring, problems = keys.build_keyring(secret, self._keys, now, tokens_counted=counted)
         for problem in sorted(set(problems) - self._key_problems):
             log.warning("Secret %s: %s", self._secret, problem)
             self._recorder.record(SECRET, secret, "Warning", "InvalidKeyRights", problem)
@@ -264,7 +264,7 @@ class KubernetesSource:
         return ring
 
 
-def _named(holder: Holder) -> Object:
+def _reference(holder: Holder) -> Object:
     return {"metadata": {"namespace": holder.namespace, "name": holder.service, "uid": holder.uid}}
 
 
@@ -273,22 +273,22 @@ class AnnotationBudget:
 
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}
-        self._held: Counter[str] = Counter()
+        self._used: Counter[str] = Counter()
 
     def trim(self, service: Object) -> Object:
         """A Service as it is cached, without its annotation once the namespace has used its budget."""
         trimmed = _trim_service(service)
         ident, namespace, annotations = uid(service), key(service).namespace, trimmed["metadata"]["annotations"]
-        size, others = len(annotations.get(ROUTE, "")), self._held[namespace] - self._sizes.get(ident, 0)
-        if others + size > _MOST_HELD:
+        size, others = len(annotations.get(ROUTE, "")), self._used[namespace] - self._sizes.get(ident, 0)
+        if others + size > _MOST_CHARACTERS:
             size, annotations[ROUTE] = 0, NOT_HELD
-        self._sizes[ident], self._held[namespace] = size, others + size
+        self._sizes[ident], self._used[namespace] = size, others + size
         return trimmed
 
     def release(self, change: Change) -> None:
         """Returns the budget of a deleted Service."""
         if change.new is None and change.old is not None:
-            self._held[change.key.namespace] -= self._sizes.pop(uid(change.old), 0)
+            self._used[change.key.namespace] -= self._sizes.pop(uid(change.old), 0)
 
 
 def _trim_service(service: Object) -> Object:

@@ -17,13 +17,13 @@ class Advice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @cache
-def _all() -> dict[str, Advice]:
+def _load_advice() -> dict[str, Advice]:
     return msgspec.json.decode((resources.files(__package__) / "advice.json").read_bytes(), type=dict[str, Advice])
 
 
 def advise(reason: str, message: str) -> str:
     """What to do about a condition of this reason; empty where nothing is known, or to be done."""
-    advice = _all().get(reason)
+    advice = _load_advice().get(reason)
     if advice is None:
         return ""
     lower = message.lower()

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from slipway.gateway.haproxy.metrics import Figures
-from slipway.gateway.routing.table import Backend, Fault, RoutingTable, lost_ids
+from slipway.gateway.haproxy.metrics import BackendCounters
+from slipway.gateway.routing.table import Backend, Fault, RoutingTable, find_lost_ids
 from slipway.gateway.ui.advice import advise
-from slipway.gateway.ui.resources import Resource, Told
+from slipway.gateway.ui.resources import Condition, Resource
 from slipway.kube.schemas.conditions import READY, RECONCILING, STALLED
 
 SERVICE = "services"
@@ -58,7 +58,7 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     created: int = 0
     ready: int = 0
     """Replicas that take requests."""
-    wanted: int | None = None
+    desired: int | None = msgspec.field(default=None, name="wanted")
     """Replicas that its spec asks for, where it says."""
     active: int = 0
     """Requests that replicas work on."""
@@ -104,14 +104,14 @@ class Detail(msgspec.Struct, frozen=True):
     """One model in full."""
 
     model: Model
-    conditions: tuple[Told, ...]
+    conditions: tuple[Condition, ...]
     services: tuple[Service, ...]
 
 
-def permitted(cluster: Cluster, table: RoutingTable, backends: Collection[str]) -> tuple[Cluster, RoutingTable]:
+def restrict_to(cluster: Cluster, table: RoutingTable, backends: Collection[str]) -> tuple[Cluster, RoutingTable]:
     """What somebody may know who may ask these backends only."""
     owned = {owner for name, owner in cluster.owners.items() if name in backends}
-    seen = cluster._replace(
+    restricted = cluster._replace(
         resources=[resource for resource in cluster.resources if resource.uid in owned],
         owners={name: owner for name, owner in cluster.owners.items() if name in backends},
         faults=tuple(fault for fault in cluster.faults if f"{fault.namespace}:{fault.service}" in backends),
@@ -120,42 +120,42 @@ def permitted(cluster: Cluster, table: RoutingTable, backends: Collection[str]) 
         backends={name: backend for name, backend in table.backends.items() if name in backends},
         models={model: name for model, name in table.models.items() if name in backends},
     )
-    return seen, routed
+    return restricted, routed
 
 
-def models(cluster: Cluster, table: RoutingTable, figures: Mapping[str, Figures]) -> list[Model]:
+def build_models(cluster: Cluster, table: RoutingTable, figures: Mapping[str, BackendCounters]) -> list[Model]:
     """All of them, by namespace, name and kind."""
-    view = _View(cluster, table, figures)
+    index = _ModelIndex(cluster, table, figures)
     uids = {resource.uid for resource in cluster.resources}
-    rows = [view.declared(resource) for resource in cluster.resources]
-    rows += [view.bare(backend) for backend in view.without(uids)]
+    rows = [index.build_declared(resource) for resource in cluster.resources]
+    rows += [index.build_undeclared(backend) for backend in index.list_unowned(uids)]
     return sorted(rows, key=lambda model: (model.namespace, model.name, model.kind))
 
 
-def conflicts(cluster: Cluster, table: RoutingTable) -> list[Conflict]:
+def find_conflicts(cluster: Cluster, table: RoutingTable) -> list[Conflict]:
     """What is wrong with the routes of each Service: what cannot be served, and ids that lead to another one."""
-    problems = [Conflict(*fault) for fault in (*cluster.faults, *lost_ids(table))]
+    problems = [Conflict(*fault) for fault in (*cluster.faults, *find_lost_ids(table))]
     return sorted(problems, key=lambda one: (one.namespace, one.service))
 
 
-def detail(
-    cluster: Cluster, table: RoutingTable, figures: Mapping[str, Figures], kind: str, namespace: str, name: str
+def build_detail(
+    cluster: Cluster, table: RoutingTable, figures: Mapping[str, BackendCounters], kind: str, namespace: str, name: str
 ) -> Detail | None:
     """One of them in full; None where there is none of this name."""
-    view = _View(cluster, table, figures)
+    index = _ModelIndex(cluster, table, figures)
     for resource in cluster.resources:
         if (resource.kind, resource.namespace, resource.name) == (kind, namespace, name):
-            return Detail(view.declared(resource), resource.conditions, view.services(resource.uid))
-    for backend in view.without({resource.uid for resource in cluster.resources}) if kind == SERVICE else ():
+            return Detail(index.build_declared(resource), resource.conditions, index.build_services(resource.uid))
+    for backend in index.list_unowned({resource.uid for resource in cluster.resources}) if kind == SERVICE else ():
         if (backend.namespace, backend.service) == (namespace, name):
-            return Detail(view.bare(backend), (), (view.service(backend),))
+            return Detail(index.build_undeclared(backend), (), (index.build_service(backend),))
     return None
 
 
-class _View:
+class _ModelIndex:
     """The routing table, arranged by who owns its Services."""
 
-    def __init__(self, cluster: Cluster, table: RoutingTable, figures: Mapping[str, Figures]) -> None:
+    def __init__(self, cluster: Cluster, table: RoutingTable, figures: Mapping[str, BackendCounters]) -> None:
         self._table, self._owners, self._figures = table, cluster.owners, figures
         self._ids: dict[str, list[str]] = {}
         for model, name in table.models.items():
@@ -164,32 +164,32 @@ class _View:
         for backend in table.backends.values():
             self._owned.setdefault(self._owners.get(backend.name, ""), []).append(backend)
         self._conflicts: dict[str, list[str]] = {}
-        for one in conflicts(cluster, table):
+        for one in find_conflicts(cluster, table):
             self._conflicts.setdefault(f"{one.namespace}:{one.service}", []).append(one.message)
         self._services: dict[str, list[str]] = {}
         for service, owner in cluster.owners.items():
             self._services.setdefault(owner, []).append(service)
 
-    def without(self, uids: set[str]) -> list[Backend]:
+    def list_unowned(self, uids: set[str]) -> list[Backend]:
         """Backends of none of these resources."""
         return [backend for owner, owned in self._owned.items() if owner not in uids for backend in owned]
 
-    def services(self, owner: str) -> tuple[Service, ...]:
+    def build_services(self, owner: str) -> tuple[Service, ...]:
         """Those of a resource."""
-        return tuple(self.service(backend) for backend in self._of(owner))
+        return tuple(self.build_service(backend) for backend in self._backends_of(owner))
 
-    def service(self, backend: Backend) -> Service:
+    def build_service(self, backend: Backend) -> Service:
         """One of them."""
         targets = tuple(dict.fromkeys(target.service or backend.service for target in backend.route.targets))
-        return Service(backend.service, self._named(backend), backend.endpoints, backend.route.strategy, targets)
+        return Service(backend.service, self._ordered_ids(backend), backend.endpoints, backend.route.strategy, targets)
 
-    def declared(self, resource: Resource) -> Model:
+    def build_declared(self, resource: Resource) -> Model:
         """A resource that a user wrote."""
-        backends = self._of(resource.uid)
+        backends = self._backends_of(resource.uid)
         services = self._services.get(resource.uid, ())  # those that the table does not have, too
         reachable = not services or any(self._ids.get(name) for name in services)
         state, condition = _state(resource, backends, reachable=reachable)
-        model = self._model(
+        model = self._build_model(
             backends,
             services,
             kind=resource.kind,
@@ -197,8 +197,8 @@ class _View:
             name=resource.name,
             state=state,
             created=resource.created,
-            wanted=resource.wanted,
-            told=condition,
+            desired=resource.desired,
+            condition=condition,
         )
         return msgspec.structs.replace(
             model,
@@ -207,7 +207,7 @@ class _View:
             weights=not services and _serves_nothing(resource),
         )
 
-    def bare(self, backend: Backend) -> Model:
+    def build_undeclared(self, backend: Backend) -> Model:
         """A Service that no such resource owns."""
         state, reason, message = "ready", "", ""
         if not self._ids.get(backend.name) and not backend.route.internal:
@@ -216,7 +216,7 @@ class _View:
             state = "asleep"
         elif not backend.endpoints:
             state, reason, message = "starting", "WaitingForPods", "The Service has no ready endpoint."
-        return self._model(
+        return self._build_model(
             [backend],
             (backend.name,),
             kind=SERVICE,
@@ -224,11 +224,11 @@ class _View:
             name=backend.service,
             state=state,
             created=backend.route.created,
-            wanted=None,
-            told=Told("", "", reason, message),
+            desired=None,
+            condition=Condition("", "", reason, message),
         )
 
-    def _model(
+    def _build_model(
         self,
         backends: Sequence[Backend],
         names: Iterable[str],
@@ -238,8 +238,8 @@ class _View:
         name: str,
         state: str,
         created: int,
-        wanted: int | None,
-        told: Told,
+        desired: int | None,
+        condition: Condition,
     ) -> Model:
         counted = [self._figures[backend.name] for backend in backends if backend.name in self._figures]
         first_bytes = sum(one.first_bytes for one in counted)
@@ -248,15 +248,15 @@ class _View:
             namespace=namespace,
             name=name,
             state=state,
-            reason=told.reason,
-            message=told.message,
-            advice=_advice(state, told),
-            ids=tuple(model for backend in backends for model in self._named(backend)),
+            reason=condition.reason,
+            message=condition.message,
+            advice=_advice(state, condition),
+            ids=tuple(model for backend in backends for model in self._ordered_ids(backend)),
             features=tuple(dict.fromkeys(feature for backend in backends for feature in backend.route.features)),
             source=next((backend.route.source for backend in backends if backend.route.source), ""),
             created=created,
-            ready=sum(len(backend.endpoints) for backend in backends if not _adapter(backend, backends)),
-            wanted=wanted,
+            ready=sum(len(backend.endpoints) for backend in backends if not _is_adapter(backend, backends)),
+            desired=desired,
             active=sum(one.active for one in counted),
             waiting=sum(one.waiting for one in counted),
             answered=sum(one.answered for one in counted),
@@ -266,14 +266,14 @@ class _View:
             conflicts=tuple(message for one in sorted(names) for message in self._conflicts.get(one, ())),
         )
 
-    def _of(self, owner: str) -> list[Backend]:
+    def _backends_of(self, owner: str) -> list[Backend]:
         """Backends of a resource: the one that its own name leads to first, canaries last."""
         return sorted(
             self._owned.get(owner, ()),
             key=lambda backend: (backend.route.internal, len(backend.service), backend.service),
         )
 
-    def _named(self, backend: Backend) -> tuple[str, ...]:
+    def _ordered_ids(self, backend: Backend) -> tuple[str, ...]:
         """Ids of a backend as its route orders them; those that begin with the namespace come last."""
         order = {model: place for place, model in enumerate(backend.route.models)}
         qualified = f"{backend.namespace}/"
@@ -285,40 +285,42 @@ class _View:
         )
 
 
-def _adapter(backend: Backend, backends: Sequence[Backend]) -> bool:
+def _is_adapter(backend: Backend, backends: Sequence[Backend]) -> bool:
     """Whether another Service of the same resource leads to the same pods."""
     return backend is not backends[0] and set(backend.endpoints) <= set(backends[0].endpoints)
 
 
 def _serves_nothing(resource: Resource) -> bool:
     """Whether its controller reports no route: it does for each kind that answers requests."""
-    return bool(resource.conditions) and not resource.leaving and resource.condition(ROUTED) is None
+    return bool(resource.conditions) and not resource.leaving and resource.find_condition(ROUTED) is None
 
 
-_NOTHING = Told("", "", "", "")
-_UNSEEN = "Check that Slipway's controller is running and serves this API."
+_NO_CONDITION = Condition("", "", "", "")
+_UNSEEN_ADVICE = "Check that Slipway's controller is running and serves this API."
 
 
-def _advice(state: str, condition: Told) -> str:
+def _advice(state: str, condition: Condition) -> str:
     """What to do about a state and the condition that says why."""
     if state == "unseen":
-        return _UNSEEN
+        return _UNSEEN_ADVICE
     return "" if state in ("ready", "asleep") else advise(condition.reason, condition.message)
 
 
-def _state(resource: Resource, backends: Sequence[Backend], *, reachable: bool) -> tuple[str, Told]:
+def _state(resource: Resource, backends: Sequence[Backend], *, reachable: bool) -> tuple[str, Condition]:
     """How a resource is, and the condition that says why."""
-    ready, changing, stalled = (resource.condition(type_) or _NOTHING for type_ in (READY, RECONCILING, STALLED))
+    ready, changing, stalled = (
+        resource.find_condition(type_) or _NO_CONDITION for type_ in (READY, RECONCILING, STALLED)
+    )
     if resource.leaving:
-        return "leaving", _NOTHING if ready.status == "True" else ready
+        return "leaving", _NO_CONDITION if ready.status == "True" else ready
     if not ready.status:
-        return "unseen", Told("", "", "", "No controller has reported a status yet.")
+        return "unseen", Condition("", "", "", "No controller has reported a status yet.")
     if ready.status != "True":
         return ("failed", stalled) if stalled.status == "True" else ("starting", ready)
     if stalled.status == "True":
         return "degraded", stalled
     if not reachable:
-        return "unreachable", resource.condition(ROUTED) or _NOTHING
+        return "unreachable", resource.find_condition(ROUTED) or _NO_CONDITION
     if backends and not any(backend.endpoints for backend in backends):
         return ("asleep" if any(backend.route.scale for backend in backends) else "stopped"), ready
     return ("updating", changing) if changing.status == "True" else ("ready", ready)

@@ -26,7 +26,7 @@ _MOST_COUNT = 10_000
 _PERCENT = re.compile(r"([0-9]{1,3})%")
 
 
-class Told(NamedTuple):
+class Condition(NamedTuple):
     """A condition of a status."""
 
     type: str
@@ -48,15 +48,15 @@ class Resource(NamedTuple):
     """Unix seconds."""
     leaving: bool
     """Whether it is being deleted."""
-    wanted: int | None
+    desired: int | None
     """Replicas that its spec asks for; None: it does not say."""
-    conditions: tuple[Told, ...]
+    conditions: tuple[Condition, ...]
     devices: Mapping[str, int] = {}
     """GPUs and other devices of one replica, by type, if the spec names them."""
     progress: int | None = None
     """Percentage of the weights that is loaded, if the status has it."""
 
-    def condition(self, type_: str) -> Told | None:
+    def find_condition(self, type_: str) -> Condition | None:
         """The condition of this type, if there is one."""
         return next((condition for condition in self.conditions if condition.type == type_), None)
 
@@ -76,7 +76,7 @@ class Resources:
     def all(self) -> list[Resource]:
         """In no particular order."""
         return [
-            read(informer.kind, obj)
+            parse_resource(informer.kind, obj)
             for informer in self._informers
             if not informer.missing
             for obj in informer.store.all()
@@ -95,18 +95,18 @@ def trim(obj: Object) -> Object:
     spec, status = _mapping(obj.get("spec")), _mapping(obj.get("status"))
     if isinstance(spec.get("replicas"), int):
         trimmed["spec"] = {"replicas": spec["replicas"]}
-    if devices := _devices(spec):
+    if devices := _parse_devices(spec):
         trimmed["devices"] = devices
-    progress = _progress(status)
+    progress = _parse_progress(status)
     if progress is not None:
         trimmed["progress"] = progress
     conditions = status.get("conditions")
     if isinstance(conditions, list):
-        trimmed["status"] = {"conditions": [_told(_mapping(one)) for one in conditions[:MOST_CONDITIONS]]}
+        trimmed["status"] = {"conditions": [_trim_condition(_mapping(one)) for one in conditions[:MOST_CONDITIONS]]}
     return trimmed
 
 
-def read(kind: Kind, obj: Object) -> Resource:
+def parse_resource(kind: Kind, obj: Object) -> Resource:
     """A trimmed object as a Resource."""
     metadata = obj["metadata"]
     return Resource(
@@ -123,7 +123,7 @@ def read(kind: Kind, obj: Object) -> Resource:
     )
 
 
-def _devices(spec: Object) -> dict[str, int]:
+def _parse_devices(spec: Object) -> dict[str, int]:
     """Devices of one replica: by a profile such as ``nvidia-gpu-l4:2``, a number of GPUs, or a container's limits."""
     profile = _PROFILE.fullmatch(_text(spec.get("resourceProfile")))
     if profile and not profile["type"].startswith("cpu"):
@@ -139,7 +139,7 @@ def _devices(spec: Object) -> dict[str, int]:
     return dict([(name, count) for name, count in counts.items() if count][:MOST_DEVICES])
 
 
-def _progress(status: Object) -> int | None:
+def _parse_progress(status: Object) -> int | None:
     """Percentage of the weights that is loaded: as text, or from the numbers of bytes."""
     if percent := _PERCENT.fullmatch(_text(status.get("progress"))):
         return min(int(percent[1]), 100)
@@ -156,11 +156,13 @@ def _text(value: Any) -> str:
     return str(value) if type(value) is int and abs(value) < _MOST_COUNT else ""
 
 
-def _told(condition: Object) -> Told:
+def _trim_condition(condition: Object) -> Condition:
     type_, status, reason, message = (
         str(condition.get(field) or "") for field in ("type", "status", "reason", "message")
     )
-    return Told(type_, status, reason, message if len(message) <= MOST_MESSAGE else f"{message[:MOST_MESSAGE]} ...")
+    return Condition(
+        type_, status, reason, message if len(message) <= MOST_MESSAGE else f"{message[:MOST_MESSAGE]} ..."
+    )
 
 
 def _mapping(value: Any) -> Object:

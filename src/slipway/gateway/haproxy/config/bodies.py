@@ -11,11 +11,11 @@ from slipway.serving.routing import paths
 BODIES_TABLE = "bodies"
 """Stick table: large bodies by ticket."""
 _BODY_SECONDS = 60
-SMALL_BODY = 8192
+SMALL_BODY_BYTES = 8192
 """Up to this size one PCRE2 match that reads all of the JSON is cheaper than entering Lua."""
-REPEATED = BUFFER - 8192
+REPEATABLE_BYTES = BUFFER - 8192
 """Size of a body that fits a buffer beside a header of usual size, and what HAProxy keeps there for itself."""
-LARGE = f"    acl large req.body_len gt {REPEATED}\n"
+LARGE = f"    acl large req.body_len gt {REPEATABLE_BYTES}\n"
 
 
 def body_rules(settings: Settings) -> str:
@@ -37,7 +37,7 @@ def body_rules(settings: Settings) -> str:
     http-request {too_large} if {{ req.body_len gt {limit} }}
     acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
     http-request lua.read_form if form
-    acl small req.body_len le {SMALL_BODY}
+    acl small req.body_len le {SMALL_BODY_BYTES}
     # A regular expression reads text, and a body becomes text up to its first NUL: bodies with more are Lua's.
     http-request set-var(req.text) req.body,concat() if !form small
     http-request set-var(req.text_len) var(req.text),length

@@ -8,12 +8,12 @@ from slipway.gateway.haproxy.config.maps import PATHS_MAP
 from slipway.gateway.haproxy.config.model_rules import endpoint_rules, hold_rules, route_rules
 from slipway.gateway.rules import connections, cors, jwt, limits, rewrite, targets, tokens
 from slipway.gateway.rules import page as access
-from slipway.gateway.settings import Settings, address
+from slipway.gateway.settings import Settings, split_address
 
-_OURS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id|x-slipway-.*"
+_RESERVED_HEADERS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id|x-slipway-.*"
 """Headers that engines do not get from clients. A cookie chooses the endpoint, and x-slipway- steers requests between
 our own sections, so only we set them."""
-_OF_PROXIES = r"forwarded|x-forwarded-.*|x-real-ip"
+_PROXY_HEADERS = r"forwarded|x-forwarded-.*|x-real-ip"
 """Headers that are believed from trusted proxies alone."""
 LOG_FORMAT = (
     "\"%{+json}o %(time)[accept_date(ms),ms_utime('%Y-%m-%dT%H:%M:%S.%3NZ')] %(request_id)[var(txn.id)] %(client)ci"
@@ -25,57 +25,57 @@ LOG_FORMAT = (
 
 def public_frontend(settings: Settings) -> str:
     parts = (
-        _listen(settings),
-        f"    log-format {tokens.log_format(LOG_FORMAT.replace('txn.key', jwt.holder(settings)), settings)}",
-        *tokens.sections(settings),
-        connections.track(settings),
-        _known(settings),
-        _health(settings),
-        _request_id(),
+        _listener(settings),
+        f"    log-format {tokens.log_format(LOG_FORMAT.replace('txn.key', jwt.holder_variable(settings)), settings)}",
+        *tokens.filter_lines(settings),
+        connections.track_connections(settings),
+        _path_rules(settings),
+        _health_rules(settings),
+        _request_id_rules(),
         *cors.rules(settings),
-        _kind(settings),
+        _path_alias_rules(settings),
         connections.track_streams(settings),
         *((access.before_keys(),) if settings.ui else ()),
         limits.HANDSHAKE,
-        _keys(settings),
+        _key_rules(settings),
         *((access.after_keys(),) if settings.ui else ()),
-        _paths(),
+        _method_rules(),
         *limits.rules(settings),
-        _headers(settings),
+        _header_rules(settings),
         body_rules(settings),
         *tokens.rules(settings),
         route_rules(settings),
         hold_rules(settings.run_directory),
-        limits.forget(),
+        limits.drop_keys(),
         endpoint_rules(settings),
-        _leave(settings),
+        _backend_rules(settings),
     )
     return "\n\n".join(parts)
 
 
-def _listen(settings: Settings) -> str:
+def _listener(settings: Settings) -> str:
     return f"""\
 frontend public from base
-    bind {_bound(settings)}
+    bind {_bind_address(settings)}
     maxconn {connections.client_limit(settings)}
     log global
     option dontlognull"""
 
 
-def _bound(settings: Settings) -> str:
+def _bind_address(settings: Settings) -> str:
     """Address of HAProxy's listener. Without a host one socket takes both families."""
-    host, port = address(settings.listen)
+    host, port = split_address(settings.listen)
     return f"{host}:{port}" if host not in ("", "::") else f":::{port} v4v6"
 
 
-def _headers(settings: Settings) -> str:
+def _header_rules(settings: Settings) -> str:
     """What is meant for one hop ends here, and so does what only a proxy in front of us can know."""
     # One regular expression costs a quarter of what a rule for each name does.
-    dropped = f"    http-request del-header ^({_OURS}|{_OF_PROXIES})$ -m reg"
+    dropped = f"    http-request del-header ^({_RESERVED_HEADERS}|{_PROXY_HEADERS})$ -m reg"
     if settings.trusted_proxies:
         dropped = f"""\
-    http-request del-header ^({_OURS})$ -m reg
-    http-request del-header ^({_OF_PROXIES})$ -m reg unless trusted
+    http-request del-header ^({_RESERVED_HEADERS})$ -m reg
+    http-request del-header ^({_PROXY_HEADERS})$ -m reg unless trusted
     # Limits for each client, and the access log, are about those behind the proxy.
     http-request set-src req.hdr_ip(x-forwarded-for,-1) if trusted {{ req.hdr_ip(x-forwarded-for,-1) -m found }}"""
     return f"""\
@@ -86,19 +86,19 @@ def _headers(settings: Settings) -> str:
     option forwardfor if-none"""
 
 
-def _known(settings: Settings) -> str:
+def _path_rules(settings: Settings) -> str:
     """Sets the number of the path; none if the path is not a model's. Comes first: most rules about other
     paths then end at one look at a variable."""
     return f"""\
-    http-request set-var(txn.kind) {_number(settings)}
+    http-request set-var(txn.kind) {_path_number(settings)}
     acl known var(txn.kind) -m found"""
 
 
-def _number(settings: Settings) -> str:
+def _path_number(settings: Settings) -> str:
     return f"path,map_str_int({settings.run_directory}/{PATHS_MAP})"
 
 
-def _health(settings: Settings) -> str:
+def _health_rules(settings: Settings) -> str:
     return f"""\
     acl probe path /healthz /readyz
     http-request set-log-level silent if !known probe
@@ -107,7 +107,7 @@ def _health(settings: Settings) -> str:
     http-request return status 200 content-type text/plain string ok if !known probe"""
 
 
-def _request_id() -> str:
+def _request_id_rules() -> str:
     # The header is written by unique-id-header, as set-header costs several times the instructions.
     return """\
     acl proper_id req.fhdr(x-request-id) -m reg '^[A-Za-z0-9._:=+/-]{1,128}\\z'
@@ -118,29 +118,29 @@ def _request_id() -> str:
     http-after-response set-header x-request-id %[var(txn.id)] if { var(txn.id) -m found }"""
 
 
-def _keys(settings: Settings) -> str:
+def _key_rules(settings: Settings) -> str:
     if not settings.api_keys_secret:
         return "    # No API keys are asked for."
     return limits.identify(settings)
 
 
-def _kind(settings: Settings) -> str:
+def _path_alias_rules(settings: Settings) -> str:
     """Other names of paths. Errors have the shape that belongs to the path, so this comes before the first of them."""
     return f"""\
     http-request set-path %[path,regsub(^/openai,)] if !known {{ path_beg /openai/v1/ }}
-    http-request set-var(txn.kind) {_number(settings)} unless known
+    http-request set-var(txn.kind) {_path_number(settings)} unless known
     http-request set-var(txn.leads) str(control) if !known {{ path /v1/models }} || !known {{ path_beg /v1/models/ }}
     http-request lua.other_path if !known !{{ var(txn.leads) -m found }}"""
 
 
-def _paths() -> str:
+def _method_rules() -> str:
     return f"""\
     http-request {errors.return_rule(errors.WRONG_METHOD)} if !{{ method POST }} known
     http-request lua.refuse_path unless known
     http-request allow if !known {{ var(txn.leads) -m str control }}"""
 
 
-def _leave(settings: Settings) -> str:
+def _backend_rules(settings: Settings) -> str:
     page = "    use_backend control if page\n" if settings.ui else ""
     return f"""\
 {page}    use_backend %[var(txn.leads)] unless known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipway.gateway.haproxy.config.bodies import BODIES_TABLE, LARGE, REPEATED
+from slipway.gateway.haproxy.config.bodies import BODIES_TABLE, LARGE, REPEATABLE_BYTES
 from slipway.gateway.haproxy.config.model_rules import (
     AFTER_HOLD,
     LAST_RULES,
@@ -11,19 +11,20 @@ from slipway.gateway.haproxy.config.model_rules import (
     session_hold_rules,
 )
 from slipway.gateway.haproxy.config.process import public_address
-from slipway.gateway.rules import beside, connections, limits, rewrite, targets, tokens, unanswered
+from slipway.gateway.rules import connections, fallback_server, limits, query_models, rewrite, targets, tokens
 from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 
 
 def internal_sections(settings: Settings) -> str:
     lacking = lacks_condition(settings.run_directory, "txn.asked")
+    hold = session_hold_rules(settings.run_directory)
     host, port = public_address(settings)
     return f"""\
 # The model list, by the control process.
 backend control from base
     http-request del-header {limits.HEADERS} -m reg
-{limits.introduce(settings)}    server control unix@{settings.run_directory}/control.sock
+{limits.key_header(settings)}    server control unix@{settings.run_directory}/control.sock
 
 # Whoever listens on the public port now: for requests that waited in this process when a reload replaced it.
 backend successor from base
@@ -31,11 +32,11 @@ backend successor from base
 
 {rewrite.sections(settings, LARGE + LAST_RULES)}
 
-{beside.sections(settings, session_hold_rules(settings.run_directory), lacking, LARGE + LAST_RULES, REPEATED)}
+{query_models.sections(settings, hold, lacking, LARGE + LAST_RULES, REPEATABLE_BYTES)}
 
-{unanswered.sections(settings, AFTER_HOLD, LARGE + LAST_RULES)}
+{fallback_server.sections(settings, AFTER_HOLD, LARGE + LAST_RULES)}
 
-{_turn(settings)}
+{_turn_sections(settings)}
 
 backend {TTFB_TABLE} from base
     stick-table type string len 128 size 20k store gpc(2)
@@ -47,7 +48,7 @@ backend {BODIES_TABLE} from base
 {limits.sections(settings)}{tokens.tables(settings)}"""
 
 
-def _turn(settings: Settings) -> str:
+def _turn_sections(settings: Settings) -> str:
     run = settings.run_directory
     reading = f"""\
     acl form var(txn.kind) -m int ge {paths.FIRST_FORM}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slipway.gateway import errors
 from slipway.gateway.haproxy.config.maps import LACKS_MAP, MODELS_MAP, RINGS_MAP, SPECIAL_MAP
-from slipway.gateway.haproxy.config.servers import ALONE
+from slipway.gateway.haproxy.config.servers import UNSHARED
 from slipway.gateway.routing.balancing import ENDPOINT_COOKIE
 from slipway.gateway.routing.selector import HEADER
 from slipway.gateway.rules import limits, rewrite, targets
@@ -13,9 +13,9 @@ from slipway.serving.routing import paths
 
 TTFB_TABLE = "time_to_first_byte"
 """Stick table: milliseconds and number of first bytes, by backend."""
-BEGIN = 4096
+BEGIN_BYTES = 4096
 """Bytes of a body in which most prompts begin."""
-SEARCHED = 1 << 20
+SEARCHED_BYTES = 1 << 20
 """Bytes in which a prompt is searched for at all, so that nobody can order long work."""
 AFTER_HOLD = f"""\
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
@@ -25,7 +25,7 @@ _TRACK = f"    http-request track-sc0 var(txn.be) table {TTFB_TABLE}"
 LAST_RULES = f"""\
     # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
     # without a word: so larger requests get a connection of their own, which is not kept.
-    http-request set-var({ALONE}) var(txn.id) if large
+    http-request set-var({UNSHARED}) var(txn.id) if large
     http-request set-header connection close if large
 {_TRACK}"""
 
@@ -35,9 +35,9 @@ def route_rules(settings: Settings) -> str:
     return f"""\
     http-request set-var(txn.be) var(txn.model),map_str({run}/{MODELS_MAP})
     http-request set-var(txn.shown) var(txn.model),bytes(0,128)
-{limits.restrict(settings)}\
+{limits.hide_models(settings)}\
     http-request lua.unknown_model unless {{ var(txn.be) -m found }}
-{_ordinary(run)}
+{_ordinary_rules(run)}
     http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
     http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
     http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}
@@ -46,7 +46,7 @@ def route_rules(settings: Settings) -> str:
 {rewrite.rules(run)}"""
 
 
-def _ordinary(run: str) -> str:
+def _ordinary_rules(run: str) -> str:
     """Ends the rules for small requests that no further rule would change. Most requests are such ones."""
     special = f"!{{ var(txn.model),map_str({run}/{SPECIAL_MAP}) -m found }}"
     held = f"!{{ var(txn.be),map_str({run}/hold.map) -m found }}"
@@ -55,7 +55,7 @@ def _ordinary(run: str) -> str:
  if {{ var(req.text_len) -m found }} !{{ req.fhdr({HEADER}) -m found }} {special} {held} {{ var(txn.be),nbsrv gt 0 }}
     acl ordinary var(req.ordinary) -m found
 {_TRACK} if ordinary
-{limits.forget("ordinary")}
+{limits.drop_keys("ordinary")}
     http-request allow if ordinary"""
 
 
@@ -80,7 +80,7 @@ def session_hold_rules(run: str) -> str:
 {AFTER_HOLD}"""
 
 
-def _prompts() -> dict[str, list[str]]:
+def _prompt_paths() -> dict[str, list[str]]:
     """Paths whose requests have a prompt, by the field that holds it."""
     fields = dict.fromkeys(one.prompt for one in paths.PATHS if one.prompt)
     return {field: [one.path for one in paths.PATHS if one.prompt == field] for field in fields}
@@ -92,15 +92,15 @@ def endpoint_rules(settings: Settings) -> str:
     rules = "\n".join(
         f"    http-request set-var(txn.endpoint) req.body{part},lua.opening({field}),xxh64,lua.endpoint"
         f" if {{ path {' '.join(prompt_paths)} }}{condition}"
-        for part, condition in ((f",bytes(0,{BEGIN})", ""), (f",bytes(0,{SEARCHED})", " !chosen !begun"))
-        for field, prompt_paths in _prompts().items()
+        for part, condition in ((f",bytes(0,{BEGIN_BYTES})", ""), (f",bytes(0,{SEARCHED_BYTES})", " !chosen !begun"))
+        for field, prompt_paths in _prompt_paths().items()
     )
     return f"""\
     http-request set-var(txn.ring) var(txn.be),map_str({settings.run_directory}/{RINGS_MAP})
     acl hashed var(txn.ring) -m found
     http-request allow unless hashed
     acl chosen var(txn.endpoint) -m len gt 0
-    acl begun req.body_len le {BEGIN}
+    acl begun req.body_len le {BEGIN_BYTES}
     http-request set-var(txn.endpoint) var(txn.ring),lua.ring
 {rules}
     http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if chosen"""

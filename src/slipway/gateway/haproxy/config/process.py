@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from slipway.gateway import errors, memory
-from slipway.gateway.haproxy.config.bodies import SMALL_BODY
+from slipway.gateway.haproxy.config.bodies import SMALL_BODY_BYTES
 from slipway.gateway.haproxy.config.servers import MODEL_DEFAULTS
 from slipway.gateway.memory import BUFFER, SMALL_BUFFER
 from slipway.gateway.routing.balancing import ENDPOINT_COOKIE
-from slipway.gateway.rules import beside, connections, jwt, limits, targets, tokens
-from slipway.gateway.settings import Settings, address
+from slipway.gateway.rules import connections, jwt, limits, query_models, targets, tokens
+from slipway.gateway.settings import Settings, split_address
 
 VERSION_VARIABLE = "proc.slipway_version"
 """Process variable that tells which static part is running."""
@@ -19,7 +19,7 @@ _OLD_PROCESSES = 2
 
 def public_address(settings: Settings) -> tuple[str, int]:
     """Where this process, or the one that replaces it, can be reached from within the pod."""
-    host, port = address(settings.listen)
+    host, port = split_address(settings.listen)
     return ("127.0.0.1" if host in ("", "0.0.0.0", "::") else host), port  # noqa: S104
 
 
@@ -30,7 +30,7 @@ def global_section(settings: Settings) -> str:
 # Written by the gateway's control process; changes are lost.
 global
     log stdout len 4096 format raw daemon
-    maxconn {connections.total(settings)}
+    maxconn {connections.total_connections(settings)}
     nbthread {settings.threads}
     hard-stop-after {settings.drain_seconds}s
     # Each reload leaves a process that ends its streams. They share the memory, so they must not pile up.
@@ -43,7 +43,7 @@ global
     tune.bufsize.small {SMALL_BUFFER}
     # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
     tune.memory.hot-size {64 * BUFFER}
-{_buffers(settings)}    # A body is read whole before its model is known.
+{_buffer_limit(settings)}    # A body is read whole before its model is known.
     tune.bufsize.large {memory.large_buffer(settings.max_body_bytes)}
     # So many requests of one connection may be under way: one connection is not to be a way around maxConnections.
     tune.h2.fe.max-concurrent-streams {_H2_STREAMS}
@@ -55,9 +55,9 @@ global
     tune.lua.session-timeout {max(settings.hold_seconds, settings.wake_seconds)}s
     lua-prepend-path {run}/lua/?.lua
     lua-load-per-thread {run}/lua/errors.lua
-    lua-load-per-thread {run}/lua/paths.lua {beside.arguments()}
+    lua-load-per-thread {run}/lua/paths.lua {query_models.arguments()}
     lua-load-per-thread {run}/lua/responses.lua
-    lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
+    lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY_BYTES}
     lua-load-per-thread {run}/lua/unknown_model.lua
     lua-load-per-thread {run}/lua/prefix.lua
     lua-load-per-thread {run}/lua/forms.lua
@@ -65,20 +65,20 @@ global
     lua-load-per-thread {run}/lua/labels.lua {run}/labels.map
     lua-load-per-thread {run}/lua/headers.lua
     lua-load-per-thread {run}/lua/servers.lua
-{targets.start(settings)}
-{jwt.start(settings)}{tokens.start(settings)}{limits.start(settings)}\
+{targets.global_lines(settings)}
+{jwt.global_lines(settings)}{tokens.global_lines(settings)}{limits.global_lines(settings)}\
     lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
 
 
-def _buffers(settings: Settings) -> str:
-    most = memory.buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
+def _buffer_limit(settings: Settings) -> str:
+    most = memory.max_buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
     return f"    tune.buffers.limit {most}\n" if most else ""
 
 
 def _bodies_arguments(settings: Settings) -> str:
     largest = settings.max_body_bytes
-    pooled = memory.for_buffers(settings.threads, largest, settings.memory_bytes)
+    pooled = memory.buffer_budget(settings.threads, largest, settings.memory_bytes)
     return f"{max(settings.body_bytes, largest)} {largest} {pooled} {memory.large_buffer(largest)}"
 
 
@@ -90,7 +90,7 @@ def _hold_arguments(settings: Settings) -> str:
 
 def defaults_sections(settings: Settings) -> str:
     run = settings.run_directory
-    files = "\n".join(_error_of_status(error, run) for error in errors.BY_STATUS)
+    files = "\n".join(_error_line(error, run) for error in errors.BY_STATUS)
     return f"""\
 defaults base
     mode http
@@ -122,12 +122,12 @@ defaults {MODEL_DEFAULTS} from base
     cookie {ENDPOINT_COOKIE} indirect
     http-reuse always
     # HAProxy remembers that a client asked for another protocol, also when the header Upgrade was taken off.
-    http-response deny deny_status 502 if {{ status 101 }} !{{ var({beside.TUNNEL}) -m found }}
+    http-response deny deny_status 502 if {{ status 101 }} !{{ var({query_models.TUNNEL}) -m found }}
     http-response sc-add-gpc(0,0) res.timer.hdr
     http-response sc-inc-gpc(1,0)"""
 
 
-def _error_of_status(error: errors.ErrorResponse, run: str) -> str:
+def _error_line(error: errors.ErrorResponse, run: str) -> str:
     """What is answered with a status that HAProxy makes up. Some are made before there is a request."""
     if error.status not in errors.OF_REQUESTS:
         return f"    errorfile {error.status} {run}/errors/{error.status}.http"

@@ -1,12 +1,12 @@
 -- What a client may have meant: a path, or a model ID. The work for each request is bounded.
 
-local known = require("known")
+local catalog = require("known")
 
 local LONGEST = 64   -- characters of a text that is compared
-local FAR = 5        -- characters of the difference between two paths that are not alike
+local LEAST_DISTANCE = 5        -- characters of the difference between two paths that are not alike
 
-local models = Map.new(known.models, Map._str)
-local restricted = known.restricted and Map.new(known.restricted, Map._str)
+local models = Map.new(catalog.models, Map._str)
+local restricted = catalog.restricted and Map.new(catalog.restricted, Map._str)
 
 local nearest = {}
 
@@ -15,7 +15,7 @@ local function bytes_of(text)
 end
 
 local known_paths = {}
-for i, path in ipairs(known.paths) do known_paths[i] = {text = path, bytes = bytes_of(path), length = #path} end
+for i, path in ipairs(catalog.paths) do known_paths[i] = {text = path, bytes = bytes_of(path), length = #path} end
 
 -- The length of the one place where two paths differ: all but their common beginning and end. Any client may ask for any
 -- path, and counting the edits between paths would cost ten times as much as the rest of the answer.
@@ -32,23 +32,23 @@ function nearest.path(path)
     local length = #path
     if length > LONGEST then return nil end
     local bytes = bytes_of(path)
-    local best, least = nil, FAR
+    local best, least = nil, LEAST_DISTANCE
     for _, other in ipairs(known_paths) do
         -- The difference of the lengths is the least that it can be.
-        local differs = math.abs(length - other.length) < least and difference(bytes, length, other)
-        if differs and differs < least then best, least = other.text, differs end
+        local distance = math.abs(length - other.length) < least and difference(bytes, length, other)
+        if distance and distance < least then best, least = other.text, distance end
     end
     return best
 end
 
-local function without_prefix_or_tag(text)
+local function find_without_prefix_or_tag(text)
     for _, one in ipairs({text, text:match("([^/]+)$") or "", text:match("^([^:]+)") or ""}) do
         if models:lookup(one) then return one end
     end
     return nil
 end
 
-local function without_typo(text)
+local function find_without_typo(text)
     for i = 1, #text do
         local before, after = text:sub(1, i - 1), text:sub(i + 1)
         local swapped = before .. after:sub(1, 1) .. text:sub(i, i) .. after:sub(2)
@@ -64,10 +64,10 @@ end
 function nearest.model(txn, model)
     if #model > LONGEST or restricted and restricted:lookup(txn:get_var("txn.key") or "") then return nil end
     local lower = model:lower()
-    local one = without_prefix_or_tag(model) or without_prefix_or_tag(lower) or without_typo(model)
+    local one = find_without_prefix_or_tag(model) or find_without_prefix_or_tag(lower) or find_without_typo(model)
     -- Long IDs with capitals do not get twice the work.
-    local both = lower ~= model and 2 * #model <= LONGEST
-    return one or both and without_typo(lower) or nil
+    local tries_lower = lower ~= model and 2 * #model <= LONGEST
+    return one or tries_lower and find_without_typo(lower) or nil
 end
 
 return nearest

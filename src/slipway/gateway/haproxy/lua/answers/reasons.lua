@@ -10,10 +10,10 @@ local reasons = {}
 
 -- The reason, or nil; and whether waiting helps nobody.
 function reasons.of_backend(backend)
-    local told = backend and of_backends:lookup(backend)
-    if not told then return nil, false end
-    local passing = told:match("^~(.*)$")
-    return passing or told, not passing
+    local reason = backend and of_backends:lookup(backend)
+    if not reason then return nil, false end
+    local transient = reason:match("^~(.*)$")
+    return transient or reason, not transient
 end
 
 function reasons.of_id(model)

@@ -11,33 +11,33 @@ local function is_anthropic(txn)
 end
 
 -- The request's id at the end of an error of Anthropic's. It holds nothing that JSON would have to escape.
-local function closed(txn, text)
+local function close_error(txn, text)
     local id = txn:get_var("txn.id")
     return text .. (id and '"' .. id .. '"}' or "null}")
 end
 
-local function text_of(value)
+local function quote(value)
     return value and '"' .. value .. '"' or "null"
 end
 
 -- The body of one of our errors, by its reason.
 function refusals.body(txn, reason)
     local failure = failures.by_reason[reason]
-    return is_anthropic(txn) and closed(txn, failure.anthropic) or failure.body
+    return is_anthropic(txn) and close_error(txn, failure.anthropic) or failure.body
 end
 
 -- The body of an error that names the model. `error`: message, type, param, code and reason, all of them escaped; a reason
 -- of false is shown as null.
 function refusals.written(txn, status, error)
-    local fields = '"code": ' .. text_of(error.code)
-    if error.reason ~= nil then fields = fields .. ', "reason": ' .. text_of(error.reason) end
+    local fields = '"code": ' .. quote(error.code)
+    if error.reason ~= nil then fields = fields .. ', "reason": ' .. quote(error.reason) end
     if is_anthropic(txn) then
         local type = failures.anthropic_types[status] or "api_error"
-        return closed(txn, '{"type": "error", "error": {"type": "' .. type .. '", "message": "' .. error.message .. '", '
+        return close_error(txn, '{"type": "error", "error": {"type": "' .. type .. '", "message": "' .. error.message .. '", '
             .. fields .. '}, "request_id": ')
     end
     return '{"error": {"message": "' .. error.message .. '", "type": "' .. error.type .. '", "param": '
-        .. text_of(error.param) .. ", " .. fields .. "}}"
+        .. quote(error.param) .. ", " .. fields .. "}}"
 end
 
 -- Answers a request with one of our errors, by its reason. `path`: one of ours that the client may have meant.
@@ -57,8 +57,8 @@ end
 function refusals.limited(txn, limit, number, seconds)
     local text = failures.limits[limit]
     local holder = txn:get_var("txn.holder") or ""
-    local who = holder:find("^jwt:") and "The subject of this token" or "This API key"
-    local message = text.message:gsub("@(%u+)@", {WHO = who, LIMIT = ("%d"):format(number), SECONDS = ("%d"):format(seconds)})
+    local subject = holder:find("^jwt:") and "The subject of this token" or "This API key"
+    local message = text.message:gsub("@(%u+)@", {WHO = subject, LIMIT = ("%d"):format(number), SECONDS = ("%d"):format(seconds)})
     local reply = txn:reply{status = text.status}
     reply:add_header("content-type", "application/json")
     reply:add_header("retry-after", ("%d"):format(seconds))

@@ -24,7 +24,7 @@ local find, match, sub, lower = string.find, string.match, string.sub, string.lo
 local CHARACTERS = 4          -- of a request for each estimated token
 local MOST_DIGITS = 9         -- of a number that is believed
 local LONGEST = 8192          -- characters of an object `usage`
-local KEPT = 2048             -- characters of the last pieces that are kept for the end
+local TAIL = 2048             -- characters of the last pieces that are kept for the end
 local GENERATES, READS, RESPONSES, MESSAGES = ...
 GENERATES, READS = math.tointeger(GENERATES), math.tointeger(READS)
 local PATHS = {[math.tointeger(RESPONSES)] = "/v1/responses", [math.tointeger(MESSAGES)] = "/v1/messages"}
@@ -43,17 +43,17 @@ local function number(object, key)
     return digits and #digits <= MOST_DIGITS and tonumber(digits) or nil
 end
 
-local function either(object, key, other)
+local function first_number(object, key, other)
     return number(object, key) or number(object, other)
 end
 
 -- Takes over what an object says, where it is more than what was said before.
-local function raise(counts, kind, tokens)
+local function raise_count(counts, kind, tokens)
     if tokens and tokens > (counts[kind] or -1) then counts[kind] = tokens end
 end
 
 local function read_usage(counts, object)
-    local output = either(object, "completion_tokens", "output_tokens")
+    local output = first_number(object, "completion_tokens", "output_tokens")
     local cached, input = number(object, "cached_tokens"), number(object, "prompt_tokens")
     if not input then
         input = number(object, "input_tokens")
@@ -64,10 +64,10 @@ local function read_usage(counts, object)
     end
     local total = not input and number(object, "total_tokens")
     if total then input = math.max(total - (output or 0), 0) end
-    raise(counts, "input", input)
-    raise(counts, "cached", cached)
-    raise(counts, "output", output)
-    raise(counts, "reasoning", number(object, "reasoning_tokens"))
+    raise_count(counts, "input", input)
+    raise_count(counts, "cached", cached)
+    raise_count(counts, "output", output)
+    raise_count(counts, "reasoning", number(object, "reasoning_tokens"))
 end
 
 local function read_timings(counts, text)
@@ -75,13 +75,13 @@ local function read_timings(counts, text)
     local read = object and number(object, "prompt_n")
     if not read then return end
     local cached = number(object, "cache_n")
-    raise(counts, "input", read + (cached or 0))
-    raise(counts, "cached", cached)
-    raise(counts, "output", number(object, "predicted_n"))
+    raise_count(counts, "input", read + (cached or 0))
+    raise_count(counts, "cached", cached)
+    raise_count(counts, "output", number(object, "predicted_n"))
 end
 
 -- How many events begin in a piece. A raw line break cannot stand within JSON.
-local function events_of(piece)
+local function count_events(piece)
     local count, at = find(piece, "^data:") and 1 or 0, find(piece, "\ndata:", 1, true)
     while at do
         count = count + 1
@@ -91,7 +91,7 @@ local function events_of(piece)
 end
 
 -- Reads every whole object `usage` of a text. Returns what may be the begin of one, for the next piece; nil for nothing.
-local function scan(counts, text)
+local function scan_usage(counts, text)
     local at = find(text, '"usage"', 1, true)
     while at do
         local object, after = match(text, "^%s*:%s*(%b{})()", at + 7)
@@ -105,7 +105,7 @@ local function scan(counts, text)
     return match(text, '"u?s?a?g?e?$', -6)
 end
 
-local function is_end(text)
+local function has_end(text)
     for _, mark in ipairs(ENDS) do
         if find(text, mark, 1, true) then return true end
     end
@@ -117,7 +117,7 @@ local function has_tokens(limits)
     return limits and (find(limits, "^%d*:%d") or find(limits, ":%d+$"))
 end
 
-local function spend(holder, tokens)
+local function add_spent(holder, tokens)
     if not spent[holder] then
         if spenders >= MOST_HOLDERS then return end
         spenders = spenders + 1
@@ -126,13 +126,13 @@ local function spend(holder, tokens)
 end
 
 -- Adds what is counted, less what was added of this answer before.
-local function add(self, txn, counts)
+local function add_counts(self, txn, counts)
     local keys = totals[self.backend] or {}
     totals[self.backend] = keys
     local sums = keys[self.key] or {}
     keys[self.key] = sums
     local before = (self.added.input or 0) + (self.added.output or 0)
-    if self.holder then spend(self.holder, (counts.input or 0) + (counts.output or 0) - before) end
+    if self.holder then add_spent(self.holder, (counts.input or 0) + (counts.output or 0) - before) end
     for _, column in ipairs(COLUMNS) do
         sums[column] = (sums[column] or 0) + (counts[column] or 0) - (self.added[column] or 0)
         self.added[column] = counts[column]
@@ -143,7 +143,7 @@ local function add(self, txn, counts)
     txn:set_var("txn.tokens_estimated", (counts.estimated_input or counts.estimated_output) ~= nil)
 end
 
-local function estimate(counts, kind, tokens)
+local function set_estimate(counts, kind, tokens)
     counts[kind] = math.max(counts[kind] or 0, tokens)
     counts["estimated_" .. kind] = counts[kind]
 end
@@ -153,7 +153,7 @@ local function is_streamed(txn)
 end
 
 -- Whose tokens are counted, and of what. Another target of the route may have answered than was asked first.
-local function begin(self, txn)
+local function begin_answer(self, txn)
     local kind = txn:get_var("txn.kind")
     self.generates, self.path = kind & GENERATES ~= 0, PATHS[kind]
     self.backend, self.key = txn:get_var("txn.be"), txn:get_var("txn.key") or "-"
@@ -162,24 +162,24 @@ local function begin(self, txn)
 end
 
 -- Ends a stream whose engine went away within it. One that the client left has nobody to be told, and counts as such.
-local function finish(self, message)
+local function finish_stream(self, message)
     local tail = (self.before or "") .. (self.last or "")
-    if message:eom() or is_end(tail) or not self.request:may_recv() then return end
+    if message:eom() or has_end(tail) or not self.request:may_recv() then return end
     self.open = false
     message:append(cut.event(self.path, tail))
     message:set_eom()
 end
 
 -- Counts what is known at the end of an answer, and estimates the rest.
-local function count_rest(self, txn, tail)
+local function finish_counts(self, txn, tail)
     local counts = self.counts
     if not counts.output then read_timings(counts, tail) end
-    if not counts.input then estimate(counts, "input", self.size // CHARACTERS) end
+    if not counts.input then set_estimate(counts, "input", self.size // CHARACTERS) end
     -- Also a running count of a stream that was cut is none of the engine's last word.
-    if self.generates and (not counts.output or self.streamed and not is_end(tail)) then
-        estimate(counts, "output", self.events or 0)
+    if self.generates and (not counts.output or self.streamed and not has_end(tail)) then
+        set_estimate(counts, "output", self.events or 0)
     end
-    add(self, txn, counts)
+    add_counts(self, txn, counts)
 end
 
 -- Whether an engine worked on a request, and nothing of it was counted: the client left before the answer, or a whole answer
@@ -199,21 +199,21 @@ local function end_analyze(self, txn, channel)
     if not self.counts then
         -- What the engine has read is all that is known.
         if not is_uncounted(txn) then return filter.CONTINUE end
-        begin(self, txn)
+        begin_answer(self, txn)
         self.counts = {}
     end
-    count_rest(self, txn, (self.before or "") .. (self.last or ""))
+    finish_counts(self, txn, (self.before or "") .. (self.last or ""))
     return filter.CONTINUE
 end
 
-local function read(self, txn, piece)
+local function read_piece(self, txn, piece)
     local counts = self.counts
-    if self.streamed then self.events = self.events + events_of(piece) end
-    self.rest = scan(counts, self.rest and self.rest .. piece or piece)
-    self.before, self.last = self.last, #piece > KEPT and sub(piece, -KEPT) or piece
-    local told = counts.input and (counts.output or not self.generates)
-    if told and (not self.streamed or is_end(piece)) then
-        add(self, txn, counts)
+    if self.streamed then self.events = self.events + count_events(piece) end
+    self.rest = scan_usage(counts, self.rest and self.rest .. piece or piece)
+    self.before, self.last = self.last, #piece > TAIL and sub(piece, -TAIL) or piece
+    local is_counted = counts.input and (counts.output or not self.generates)
+    if is_counted and (not self.streamed or has_end(piece)) then
+        add_counts(self, txn, counts)
         self.over = true
     end
 end
@@ -221,8 +221,8 @@ end
 -- Called with each piece of an answer, and without one when there is no more. Returns nothing: all of it may go on.
 local function http_payload(self, txn, message)
     local piece = message:body()
-    if piece and piece ~= "" then read(self, txn, piece) end
-    if self.open and not self.channel:may_recv() then finish(self, message) end
+    if piece and piece ~= "" then read_piece(self, txn, piece) end
+    if self.open and not self.channel:may_recv() then finish_stream(self, message) end
 end
 
 local following = false       -- whether the next answer whose header this thread hands to the filter is to be followed
@@ -231,7 +231,7 @@ local following = false       -- whether the next answer whose header this threa
 local function http_headers(self, txn, message)
     if not message.channel:is_resp() or not txn:get_var("txn.followed") then return filter.CONTINUE end
     following = false
-    begin(self, txn)
+    begin_answer(self, txn)
     self.streamed = is_streamed(txn)
     -- What announced its length cannot get more.
     self.open = self.streamed and self.generates and not txn.f:res_fhdr("content-length")
@@ -250,11 +250,11 @@ end
 
 local function count_answer(txn)
     local text, self = txn.f:res_body(), {counts = {}}
-    begin(self, txn)
+    begin_answer(self, txn)
     self.streamed = is_streamed(txn)
-    if self.streamed then self.events = events_of(text) end
-    scan(self.counts, text)
-    count_rest(self, txn, text)
+    if self.streamed then self.events = count_events(text) end
+    scan_usage(self.counts, text)
+    finish_counts(self, txn, text)
 end
 
 -- Which function HAProxy finds under a name. It hands over two headers: a request that saw one has no answer yet.

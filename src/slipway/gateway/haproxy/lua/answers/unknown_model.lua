@@ -7,11 +7,11 @@ local nearest = require("nearest")
 local reasons = require("reasons")
 local refusals = require("refusals")
 
-local SHOWN = 128
+local MOST_CHARACTERS = 128
 
 -- A user's text for the inside of a JSON string: cut, what is not UTF-8 replaced, the rest escaped.
-local function escaped(text)
-    if #text > SHOWN then text = text:sub(1, SHOWN) .. "..." end
+local function escape(text)
+    if #text > MOST_CHARACTERS then text = text:sub(1, MOST_CHARACTERS) .. "..." end
     if not utf8.len(text) then text = text:gsub("[\x80-\xFF]", "?") end
     return (text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end))
 end
@@ -26,13 +26,13 @@ end
 
 -- A reason is one word of letters, digits and _: it needs no escaping.
 local function not_ready(txn, before, reason)
-    local told = reason and ": " .. reason .. ". See the status of its resource." or "."
-    answer(txn, 503, {message = "The model `" .. escaped(txn:get_var("txn.model")) .. "` " .. before .. told,
+    local detail = reason and ": " .. reason .. ". See the status of its resource." or "."
+    answer(txn, 503, {message = "The model `" .. escape(txn:get_var("txn.model")) .. "` " .. before .. detail,
         type = "server_error", code = "model_not_ready", reason = reason or false})
 end
 
 local function not_found(txn, advice)
-    answer(txn, 404, {message = "The model `" .. escaped(txn:get_var("txn.model")) .. "` does not exist. " .. advice,
+    answer(txn, 404, {message = "The model `" .. escape(txn:get_var("txn.model")) .. "` does not exist. " .. advice,
         type = "invalid_request_error", param = "model", code = "model_not_found"})
 end
 
@@ -47,12 +47,12 @@ local function unknown_model(txn)
     -- One that is known has labels that the request's selector leaves out.
     local reason = not txn:get_var("txn.be") and reasons.of_id(model)
     if reason then return not_ready(txn, "is refused", reason) end
-    local meant = not txn:get_var("txn.be") and nearest.model(txn, model)
-    not_found(txn, meant and "Did you mean `" .. meant .. "`?" or LIST)
+    local suggestion = not txn:get_var("txn.be") and nearest.model(txn, model)
+    not_found(txn, suggestion and "Did you mean `" .. suggestion .. "`?" or LIST)
 end
 
 local function unsupported_endpoint(txn)
-    answer(txn, 404, {message = "The engine of the model `" .. escaped(txn:get_var("txn.model")) .. "` does not support this path.",
+    answer(txn, 404, {message = "The engine of the model `" .. escape(txn:get_var("txn.model")) .. "` does not support this path.",
         type = "invalid_request_error", code = "unsupported_endpoint"})
 end
 

@@ -23,16 +23,16 @@ local WAIT = 5                -- seconds that a request waits for room
 local POLL = 25               -- milliseconds between two looks
 local QUEUE = 500             -- requests that may wait for room at a time
 local SWEEP = 0.1             -- seconds between two comparisons with the table, unless
-local MANY = 16               -- so many tickets came since the last one
-local FRESH = 0.1             -- seconds for which is believed what HAProxy says of its buffers: asking costs much. But
-local AGAIN = 0.005           -- where there was no room, it is asked again after so many
+local MANY_ARRIVED = 16               -- so many tickets came since the last one
+local USUAL_AGE = 0.1             -- seconds for which is believed what HAProxy says of its buffers: asking costs much. But
+local FULL_AGE = 0.005           -- where there was no room, it is asked again after so many
 
 local bodies = {}             -- ticket -> {size, client}
 local bytes = 0
 local bytes_of = {}           -- client -> bytes
 local queue = {}              -- ticket -> true, of requests that wait for room
 local queued = 0
-local swept_at, came = 0, 0
+local swept_at, arrived = 0, 0
 local pooled, pooled_at = 0, 0   -- bytes of all buffers in use, not less than there are, and when HAProxy was asked
 local refused = 0            -- how many were turned away
 
@@ -46,8 +46,8 @@ local function free(ticket)
     if not body then return end
     bodies[ticket] = nil
     bytes = bytes - body.size
-    local left = bytes_of[body.client] - body.size
-    bytes_of[body.client] = left > 0 and left or nil
+    local remaining = bytes_of[body.client] - body.size
+    bytes_of[body.client] = remaining > 0 and remaining or nil
 end
 
 local function leave_queue(ticket)
@@ -59,7 +59,7 @@ end
 
 -- Gives back the tickets of requests that are gone.
 local function sweep(now)
-    swept_at, came = now, 0
+    swept_at, arrived = now, 0
     local table = core.proxies.bodies.stktable
     for ticket in pairs(bodies) do
         local entry = table:lookup(ticket)
@@ -75,7 +75,7 @@ end
 local function buffer_fits()
     if most_pooled == 0 then return true end
     local now = clock()
-    if now - pooled_at > (pooled + large_buffer > most_pooled and AGAIN or FRESH) then
+    if now - pooled_at > (pooled + large_buffer > most_pooled and FULL_AGE or USUAL_AGE) then
         pooled, pooled_at = core.get_info().PoolUsed_bytes, now
     end
     return pooled + large_buffer <= most_pooled
@@ -89,41 +89,41 @@ end
 
 local function has_room(client, size, now)
     if fits(client, size) then return true end
-    if now - swept_at < SWEEP and came < MANY then return false end
+    if now - swept_at < SWEEP and arrived < MANY_ARRIVED then return false end
     sweep(now)
     return fits(client, size)
 end
 
 -- Waits for room: whether there is some now.
-local function room(ticket, client, size)
+local function wait_for_room(ticket, client, size)
     if fits(client, size) then return true end
     local now = clock()
     if has_room(client, size, now) then return true end
     if queued >= QUEUE then return false end
     queue[ticket] = true
     queued = queued + 1
-    local deadline, found = now + WAIT, false
-    while now < deadline and not found do
+    local deadline, has_space = now + WAIT, false
+    while now < deadline and not has_space do
         core.msleep(POLL)
         now = clock()
-        found = has_room(client, size, now)
+        has_space = has_room(client, size, now)
     end
     leave_queue(ticket)
-    return found
+    return has_space
 end
 
 -- The size that counts. A chunked body may become as large as is allowed, whatever of it is here.
-local function announced(txn)
+local function announced_size(txn)
     return tonumber(txn.f:req_fhdr("content-length")) or largest
 end
 
 local function begin_body(txn)
-    local ticket, client, size = txn:get_var("txn.ticket"), client_of(txn), math.min(announced(txn), largest)
-    if not room(ticket, client, size) then
+    local ticket, client, size = txn:get_var("txn.ticket"), client_of(txn), math.min(announced_size(txn), largest)
+    if not wait_for_room(ticket, client, size) then
         refused = refused + 1
         return refusals.answer(txn, "crowded")
     end
-    came = came + 1
+    arrived = arrived + 1
     pooled = pooled + large_buffer
     bodies[ticket] = {size = size, client = client}
     bytes = bytes + size

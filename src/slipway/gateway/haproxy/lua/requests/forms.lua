@@ -48,7 +48,7 @@ local function parameters(text, at, stop)
     return values, places
 end
 
-local function boundary_of(txn)
+local function read_boundary(txn)
     local kind = (txn.f:req_fhdr("content-type") or "")
     if not match(kind:lower(), "^multipart/form%-data[ \t]*;") then return nil end
     local values = parameters(kind, 1, #kind)
@@ -89,21 +89,21 @@ local function part_end(text, delimiter, at, work)
     while true do
         local first, last = find(text, "\r\n" .. delimiter, from, true)
         if not first then return nil end
-        local behind = sub(text, last + 1, last + 2)
-        if behind == "\r\n" or behind == "--" then return first, last + 1 end
+        local following = sub(text, last + 1, last + 2)
+        if following == "\r\n" or following == "--" then return first, last + 1 end
         from = last   -- only the begin of what a file holds
-        work.left = work.left - 1
-        if work.left < 0 then return nil end
+        work.remaining = work.remaining - 1
+        if work.remaining < 0 then return nil end
     end
 end
 
 -- The field of a form: its value and the place of its name; or nil and why it is refused.
-local function read(text, delimiter)
+local function read_fields(text, delimiter)
     local at = match(text, "^\r?\n?()")
     if sub(text, at, at + #delimiter - 1) ~= delimiter then return nil, "form" end
     at = at + #delimiter
     local model, field, value
-    local work = {left = MAX_BEGINS}
+    local work = {remaining = MAX_BEGINS}
     for _ = 1, MAX_PARTS do
         if sub(text, at, at + 1) == "--" then
             if not model then return nil, "missing" end
@@ -112,8 +112,8 @@ local function read(text, delimiter)
         if sub(text, at, at + 1) ~= "\r\n" then return nil, "form" end
         local name, place, is_file, content = read_header(text, at + 2)
         if not name then return nil, "form" end
-        local stop, behind = part_end(text, delimiter, content, work)
-        if not stop then return nil, work.left < 0 and "complex" or "form" end
+        local stop, following = part_end(text, delimiter, content, work)
+        if not stop then return nil, work.remaining < 0 and "complex" or "form" end
         if name == FIELD then
             if model then return nil, "duplicate" end
             if is_file or stop - content > MAX_NAME then return nil, "type" end
@@ -121,15 +121,15 @@ local function read(text, delimiter)
             model, field, value = sub(text, content, stop - 1), place - 1, content - 1
             if find(model, "%c") then return nil, "control" end
         end
-        at = behind
+        at = following
     end
     return nil, "complex"
 end
 
 local function read_form(txn)
-    local delimiter = boundary_of(txn)
+    local delimiter = read_boundary(txn)
     local model, refused, field, value = nil, "form", nil, nil
-    if delimiter then model, refused, field, value = read(txn.f:req_body(), delimiter) end
+    if delimiter then model, refused, field, value = read_fields(txn.f:req_body(), delimiter) end
     if model then
         txn:set_var("txn.model", model)
         txn:set_var("txn.field", field)

@@ -48,8 +48,8 @@ local function string_end(text, at, work)
         if code == QUOTE then return stop + 1, escaped end
         if code ~= BACKSLASH then return nil end
         escaped = true
-        work.left = work.left - ESCAPE_WORK
-        if work.left < 0 then return nil end
+        work.remaining = work.remaining - ESCAPE_WORK
+        if work.remaining < 0 then return nil end
         local kind = sub(text, stop + 1, stop + 1)
         if PLAIN_ESCAPE[kind] then
             from = stop + 2
@@ -93,8 +93,8 @@ local function value_end(text, at, work)
     while true do
         local code = byte(text, at)
         local opened = false
-        work.left = work.left - VALUE_WORK
-        if work.left < 0 then return nil end
+        work.remaining = work.remaining - VALUE_WORK
+        if work.remaining < 0 then return nil end
         if code == OPEN or code == OPEN_LIST then
             depth = depth + 1
             if depth > MAX_DEPTH then return nil end
@@ -127,11 +127,11 @@ local function value_end(text, at, work)
 end
 
 -- Reads "model" of a whole document: its name, nil, and where its value begins and ends; or nil and why it is refused.
-local function strict(text, work)
+local function read_strictly(text, work)
     local at = skip(text, 1)
     if byte(text, at) ~= OPEN then return nil, "broken" end
     at = skip(text, at + 1)
-    local seen, model, wrong, from, to = false, nil, nil, nil, nil
+    local has_model, model, fault, from, to = false, nil, nil, nil, nil
     local more = byte(text, at) ~= CLOSE
     while more do
         local value, key_end, key_escaped = value_of_key(text, at, work)
@@ -141,23 +141,23 @@ local function strict(text, work)
         local after = value_end(text, value, work)
         if not after then return nil, "broken" end
         if key == "model" then
-            if seen then wrong = "duplicate" end
-            seen = true
+            if has_model then fault = "duplicate" end
+            has_model = true
             if byte(text, value) == QUOTE then
                 model, from, to = unescape(sub(text, value + 1, after - 2)), value, after
             else
-                wrong = wrong or "type"
+                fault = fault or "type"
             end
         elseif is_twin(key) then
-            wrong = wrong or "case"
+            fault = fault or "case"
         end
         at = skip(text, after)
         more = byte(text, at) == COMMA
         if more then at = skip(text, at + 1) end
     end
     if byte(text, at) ~= CLOSE or skip(text, at + 1) <= #text then return nil, "broken" end
-    if wrong then return nil, wrong end
-    if not seen or model == "" then return nil, "missing" end
+    if fault then return nil, fault end
+    if not has_model or model == "" then return nil, "missing" end
     if find(model, "%c") then return nil, "control" end
     return model, nil, from, to
 end
@@ -217,8 +217,8 @@ local function is_repeated(text, first, work)
     for _, opening in ipairs(OPENINGS) do
         local at = find(text, opening, 1, true)
         while at do
-            work.left = work.left - ESCAPE_WORK
-            if work.left < 0 or at ~= first and match(text, '^"[mM][oO][dD][eE][lL]"', at) then return true end
+            work.remaining = work.remaining - ESCAPE_WORK
+            if work.remaining < 0 or at ~= first and match(text, '^"[mM][oO][dD][eE][lL]"', at) then return true end
             at = find(text, opening, at + 2, true)
         end
     end
@@ -226,7 +226,7 @@ local function is_repeated(text, first, work)
 end
 
 -- The name where the body is beyond doubt at a glance, nil, and the bounds of its value; nil where `strict` must decide.
-local function quick(text, work)
+local function read_quickly(text, work)
     local first, last = find(text, '"model"', 1, true)
     if not first or is_repeated(text, first, work) or may_hide_key(text) then return nil end
     if byte(text, first - 1) == BACKSLASH then return nil end
@@ -240,17 +240,17 @@ local function quick(text, work)
     return nil
 end
 
-local function read(text)
-    local work = {left = WORK}
+local function find_model(text)
+    local work = {remaining = WORK}
     local model, refused, from, to
-    if #text > small_body then model, refused, from, to = quick(text, work) end
-    if not model then model, refused, from, to = strict(text, work) end
-    if work.left < 0 then refused = "complex" end
+    if #text > small_body then model, refused, from, to = read_quickly(text, work) end
+    if not model then model, refused, from, to = read_strictly(text, work) end
+    if work.remaining < 0 then refused = "complex" end
     return model, refused, from, to
 end
 
 local function read_model(txn)
-    local model, refused = read(txn.f:req_body())
+    local model, refused = find_model(txn.f:req_body())
     if model then
         txn:set_var("txn.model", model)
     else
@@ -269,7 +269,7 @@ local function place_model(txn)
         txn:set_var("txn.text", name)
         return
     end
-    local _, _, from, to = read(txn.f:req_body())
+    local _, _, from, to = find_model(txn.f:req_body())
     if not from then return end
     local text = '"' .. name .. '"'
     txn:set_var("txn.at", from - 1)

@@ -4,7 +4,7 @@
 -- says: else a client could take off our request id, or the length of its own body.
 -- Loaded once in each thread; keeps no state.
 
-local KEPT = {
+local PROTECTED = {
     ["authorization"] = true, ["content-length"] = true, ["content-type"] = true, ["content-encoding"] = true,
     ["host"] = true, ["transfer-encoding"] = true, ["x-label-selector"] = true, ["x-request-id"] = true,
     ["close"] = true, ["connection"] = true,
@@ -13,7 +13,7 @@ local KEPT = {
 local function drop_named(txn)
     for _, value in pairs(txn.http:req_get_headers()["connection"] or {}) do
         for name in value:lower():gmatch("[%w!#$%%&'*+.^_`|~-]+") do
-            if not KEPT[name] then txn.http:req_del_header(name) end
+            if not PROTECTED[name] then txn.http:req_del_header(name) end
         end
     end
     txn.http:req_del_header("connection")
@@ -25,8 +25,8 @@ end
 local ITEM = "openai-insecure-api-key."
 local PARAMETER = "api-key="
 
-local function without_item(txn)
-    local key, kept = nil, {}
+local function take_item(txn)
+    local key, remaining = nil, {}
     local values = txn.http:req_get_headers()["sec-websocket-protocol"] or {}
     for index = 0, #values do
         for item in (values[index] or ""):gmatch("[^,]+") do
@@ -34,29 +34,29 @@ local function without_item(txn)
             if name:sub(1, #ITEM):lower() == ITEM then
                 key = key or name:sub(#ITEM + 1)
             elseif name ~= "" then
-                kept[#kept + 1] = name
+                remaining[#remaining + 1] = name
             end
         end
     end
     txn.http:req_del_header("sec-websocket-protocol")
-    if #kept > 0 then txn.http:req_add_header("sec-websocket-protocol", table.concat(kept, ", ")) end
+    if #remaining > 0 then txn.http:req_add_header("sec-websocket-protocol", table.concat(remaining, ", ")) end
     return key
 end
 
-local function decoded(text)
+local function decode(text)
     return (text:gsub("%%(%x%x)", function(digits) return string.char(tonumber(digits, 16)) end))
 end
 
-local function without_parameter(txn)
-    local key, kept = nil, {}
+local function take_parameter(txn)
+    local key, remaining = nil, {}
     for part in (txn.sf:query() or ""):gmatch("[^&]+") do
         if part:sub(1, #PARAMETER) == PARAMETER then
-            key = key or decoded(part:sub(#PARAMETER + 1))
+            key = key or decode(part:sub(#PARAMETER + 1))
         else
-            kept[#kept + 1] = part
+            remaining[#remaining + 1] = part
         end
     end
-    if key then txn.http:req_set_query(table.concat(kept, "&")) end
+    if key then txn.http:req_set_query(table.concat(remaining, "&")) end
     return key
 end
 
@@ -69,7 +69,7 @@ local function has_bearer(txn)
 end
 
 local function take_key(txn)
-    local item, parameter = without_item(txn), without_parameter(txn)
+    local item, parameter = take_item(txn), take_parameter(txn)
     local key = item or (txn.sf:path() == "/v1/realtime" and parameter) or ""
     -- A header cannot hold control characters, and no key has any.
     if key ~= "" and not key:find("%c") and not has_bearer(txn) then

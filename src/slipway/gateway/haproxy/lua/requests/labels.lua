@@ -23,7 +23,7 @@ local function is_value(text)
     return text == "" or is_name(text)
 end
 
-local function integer(text)
+local function parse_integer(text)
     return #text <= 19 and text:match("^[+-]?%d+$") and math.tointeger(tonumber((text:gsub("^%+", "")))) or nil
 end
 
@@ -49,7 +49,7 @@ local function read_list(text, at)
 end
 
 -- Reads one requirement: whether it holds, and the index behind it; nil where it is none.
-local function requirement(text, at, labels)
+local function evaluate_requirement(text, at, labels)
     at = text:match("^%s*()", at)
     local absent = text:sub(at, at) == "!"
     if absent then at = text:match("^%s*()", at + 1) end
@@ -57,33 +57,33 @@ local function requirement(text, at, labels)
     if not after then return nil end
     local key = text:sub(at, after - 1)
     if not is_key(key) then return nil end
-    local found = labels[key]
-    if absent then return found == nil, after end
+    local label = labels[key]
+    if absent then return label == nil, after end
     local sign, behind = text:match("^%s*([!=<>]+)%s*()", after)
     if sign then
         local value, stop = text:match("^([^%s!=<>,()]*)()", behind)
         if not is_value(value) and sign ~= "<" and sign ~= ">" then return nil end
-        if sign == "=" or sign == "==" then return found == value, stop end
-        if sign == "!=" then return found ~= value, stop end
-        local bound, number = integer(value), found and integer(found)
+        if sign == "=" or sign == "==" then return label == value, stop end
+        if sign == "!=" then return label ~= value, stop end
+        local bound, number = parse_integer(value), label and parse_integer(label)
         if not bound or (sign ~= "<" and sign ~= ">") then return nil end
         return number ~= nil and number ~= false and (sign == "<" and number < bound or sign == ">" and number > bound), stop
     end
     local word, open = text:match("^%s+(%l+)()%s*%(", after)
-    if not word then return found ~= nil, after end
+    if not word then return label ~= nil, after end
     local values, stop = read_list(text, open)
     if not values then return nil end
-    if word == "in" then return found ~= nil and values[found] == true, stop end
-    if word == "notin" then return found == nil or not values[found], stop end
+    if word == "in" then return label ~= nil and values[label] == true, stop end
+    if word == "notin" then return label == nil or not values[label], stop end
     return nil
 end
 
 -- Whether a selector holds; nil where it is none.
-local function selector_holds(text, labels)
+local function evaluate_selector(text, labels)
     if not text:match("%S") then return true end
     local at, all = 1, true
     while true do
-        local holds, after = requirement(text, at, labels)
+        local holds, after = evaluate_requirement(text, at, labels)
         if holds == nil then return nil end
         all = all and holds
         local comma, behind = text:match("^%s*(,?)()", after)
@@ -99,7 +99,7 @@ local function select_model(txn)
     local labels = labels_of(txn:get_var("txn.be"))
     local selected = "yes"
     for _, text in pairs(txn.http:req_get_headers()[HEADER] or {}) do
-        local holds = selector_holds(text, labels)
+        local holds = evaluate_selector(text, labels)
         if holds == nil then
             selected = "bad"
             break

@@ -13,12 +13,12 @@
 local names = require("names")
 local refusals = require("refusals")
 
-local PATIENCE = 2000             -- milliseconds that a request waits
+local WAIT_MILLISECONDS = 2000             -- milliseconds that a request waits
 local STEP, LONGEST_STEP = 10, 100  -- between its first two looks, and its last ones: many may wait for a long time
 local MOST_WAITING = 100          -- requests of one holder; further ones are refused
 local MOST_HOLDERS = 20000
-local STALE = 10                  -- seconds: a control process that has not asked for so long is not there
-local WAITS = 0.2                 -- seconds since the last look of a request that waits
+local STALE_SECONDS = 10                  -- seconds: a control process that has not asked for so long is not there
+local WAITING_SECONDS = 0.2                 -- seconds since the last look of a request that waits
 local LONGEST = 61                -- seconds until the last minute has room, where clocks tell more
 local FIELDS = {
     "alone", "minute_until", "minute_zero", "minute_frees", "tokens_rest", "tokens_free", "day_until", "day_zero",
@@ -29,7 +29,7 @@ local holders = {}                -- name -> entry
 local entries = {}                -- all of them, in any order
 local changed = {}                -- name -> entry: since the control process asked
 local births = 0
-local heard = 0                   -- when the control process asked
+local polled_at = 0                   -- when the control process asked
 
 local function clock()
     local now = core.now()
@@ -39,7 +39,7 @@ end
 local boot = ("%x."):format(math.floor(clock() * 1000000))
 
 -- The holder's entry; nil if there is no room for a new one.
-local function entry_of(name)
+local function get_entry(name)
     local entry = holders[name]
     if not entry then
         if #entries >= MOST_HOLDERS then return nil end
@@ -57,7 +57,7 @@ local function remove(entry)
     holders[entry.name], changed[entry.name] = nil, nil
 end
 
-local function numbers(text)
+local function parse_limits(text)
     local list = {}
     for field in text:gmatch("([^:]*):?") do list[#list + 1] = tonumber(field) or false end
     return {requests = list[1], tokens = list[2], at_once = list[3], requests_day = list[4], tokens_day = list[5]}
@@ -72,10 +72,10 @@ end
 
 -- The limit that a request would exceed, and whether it is worth waiting: the grant is not here yet, or other gateways may
 -- have left something. Limits per day come first: who has used up the day learns that, whatever the minute is like.
-local function judge(limits, entry, now)
+local function check_limits(limits, entry, now)
     local grant = entry.grant
     if not grant then return "unknown", true end
-    local stale, today = now - heard > STALE, now < grant.day_ends
+    local stale, today = now - polled_at > STALE_SECONDS, now < grant.day_ends
     local short
     if limits.requests_day then
         if not grant.day_until or not today then return "unknown", true end
@@ -104,19 +104,19 @@ local function judge(limits, entry, now)
 end
 
 -- Seconds until it is worth trying again.
-local function delay(limit, grant, now)
+local function retry_seconds(limit, grant, now)
     if limit == "requests_day" or limit == "tokens_day" then return math.max(math.ceil(grant.day_ends - now), 1) end
-    local frees = limit == "requests" and grant.minute_frees or grant.tokens_free
+    local free_at = limit == "requests" and grant.minute_frees or grant.tokens_free
     -- Without a time, all that fills the limit was used since the grant.
-    if not frees or frees == 0 then return LONGEST end
-    return math.min(math.max(math.ceil(frees - now), 1), LONGEST)
+    if not free_at or free_at == 0 then return LONGEST end
+    return math.min(math.max(math.ceil(free_at - now), 1), LONGEST)
 end
 
 -- Refuses a request that judge, or a wait after it, does not let pass.
-local function refuse(txn, limits, entry, limit, again)
+local function refuse(txn, limits, entry, limit, may_wait)
     if limit == "unknown" then return refusals.answer(txn, "unknown_limits") end
-    if again then return refusals.limited(txn, limit .. "_reserved", limits[limit], 1) end
-    refusals.limited(txn, limit, limits[limit], delay(limit, entry.grant, clock()))
+    if may_wait then return refusals.limited(txn, limit .. "_reserved", limits[limit], 1) end
+    refusals.limited(txn, limit, limits[limit], retry_seconds(limit, entry.grant, clock()))
 end
 
 -- A place among the requests of a holder that wait; false if all are taken. HAProxy may end a request that waits, so a place
@@ -129,7 +129,7 @@ local function take_place(entry, now)
     end
     if entry.waiting >= MOST_WAITING then return false end
     local place = {}
-    entry.places[place], entry.waiting = now + PATIENCE / 1000 + 1, entry.waiting + 1
+    entry.places[place], entry.waiting = now + WAIT_MILLISECONDS / 1000 + 1, entry.waiting + 1
     return place
 end
 
@@ -141,21 +141,21 @@ end
 local function wait(name, limits, entry, now, limit)
     local place = take_place(entry, now)
     if not place then return entry, limit, true end
-    local first, deadline, step, again = entry, now + PATIENCE / 1000, STEP, true
+    local first, deadline, step, may_wait = entry, now + WAIT_MILLISECONDS / 1000, STEP, true
     repeat
         changed[name], entry.waited = entry, now
         core.msleep(step)
         now, step = clock(), math.min(step * 3 // 2, LONGEST_STEP)
-        entry = entry_of(name)
+        entry = get_entry(name)
         if not entry then return nil, "unknown", true end
-        limit, again = judge(limits, entry, now)
-    until not again or now >= deadline
+        limit, may_wait = check_limits(limits, entry, now)
+    until not may_wait or now >= deadline
     leave_place(first, place)
     changed[name] = entry
-    return entry, limit, again
+    return entry, limit, may_wait
 end
 
-local function tell_rest(txn, limits, entry)
+local function set_remaining(txn, limits, entry)
     local grant = entry.grant
     if limits.requests then txn:set_var("txn.left_requests", math.max((grant.minute_zero or 0) - entry.requests, 0)) end
     if limits.tokens then txn:set_var("txn.left_tokens", math.max(grant.tokens_rest or 0, 0)) end
@@ -163,30 +163,30 @@ end
 
 core.register_action("limit", {"http-req"}, function(txn)
     local name = txn:get_var("txn.holder") or txn:get_var("txn.key")
-    local limits, now = numbers(txn:get_var("txn.limits")), clock()
+    local limits, now = parse_limits(txn:get_var("txn.limits")), clock()
     if not (limits.requests or limits.tokens or limits.requests_day or limits.tokens_day) then
         return txn:set_var("txn.counted", true)
     end
-    local entry = entry_of(name)
+    local entry = get_entry(name)
     if not entry then return refuse(txn, limits, nil, "unknown") end
-    local limit, again = judge(limits, entry, now)
-    if again then entry, limit, again = wait(name, limits, entry, now, limit) end
+    local limit, may_wait = check_limits(limits, entry, now)
+    if may_wait then entry, limit, may_wait = wait(name, limits, entry, now, limit) end
     if not entry then return refuse(txn, limits, nil, "unknown") end
     if limit then
         changed[name] = entry   -- so that it has a new grant soon, however many holders there are
-        if entry.grant then tell_rest(txn, limits, entry) end
-        return refuse(txn, limits, entry, limit, again)
+        if entry.grant then set_remaining(txn, limits, entry) end
+        return refuse(txn, limits, entry, limit, may_wait)
     end
     entry.requests, changed[name] = entry.requests + 1, entry
-    tell_rest(txn, limits, entry)
+    set_remaining(txn, limits, entry)
     txn:set_var("txn.counted", true)
 end)
 
 core.register_action("refuse_busy", {"http-req"}, function(txn)
-    refusals.limited(txn, "at_once", numbers(txn:get_var("txn.limits")).at_once, 1)
+    refusals.limited(txn, "at_once", parse_limits(txn:get_var("txn.limits")).at_once, 1)
 end)
 
-local function row(entry, recent)
+local function format_row(entry, recent)
     local waiting = entry.waiting > 0 and entry.waited > recent and 1 or 0
     local grant = entry.grant or {}
     local minute, day = grant.minute_until or 0, grant.day_until or 0
@@ -198,18 +198,18 @@ end
 local function show(applet, ...)
     local words = {...}
     local rows = changed
-    changed, heard = {}, clock()
-    local recent = heard - WAITS
+    changed, polled_at = {}, clock()
+    local recent = polled_at - WAITING_SECONDS
     if words[#words] == "all" then
         -- HAProxy runs other requests in between. By number, none of the entries is missed when these add some.
         for index = #entries, 1, -1 do
             local entry = entries[index]
-            if entry then applet:send(row(entry, recent)) end
+            if entry then applet:send(format_row(entry, recent)) end
         end
         return
     end
     for name, entry in pairs(rows) do
-        if holders[name] == entry then applet:send(row(entry, recent)) end
+        if holders[name] == entry then applet:send(format_row(entry, recent)) end
     end
 end
 

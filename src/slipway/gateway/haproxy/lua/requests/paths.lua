@@ -31,10 +31,10 @@ local function other_path(txn)
     end
 end
 
-local function allowed(txn, method)
-    local leads, asked = txn:get_var("txn.leads"), txn:get_var("txn.asked")
+local function is_allowed(txn, method)
+    local leads, number = txn:get_var("txn.leads"), txn:get_var("txn.asked")
     if leads == "control" then return method == "GET" or method == "HEAD" end
-    if asked == session then return method == "GET" end
+    if number == session then return method == "GET" end
     local _, rest = txn.f:path():match(ID)
     return METHODS[rest][method]
 end
@@ -44,7 +44,7 @@ local function refuse_path(txn)
     if not txn:get_var("txn.leads") then
         return refusals.answer(txn, "unknown_path", nearest.path(txn.f:path() or ""))
     end
-    if not allowed(txn, txn.f:method()) then return refusals.answer(txn, "wrong_method") end
+    if not is_allowed(txn, txn.f:method()) then return refusals.answer(txn, "wrong_method") end
 end
 
 core.register_action("other_path", {"http-req"}, other_path)

@@ -3,10 +3,10 @@
 -- HAProxy does not read from a client while a rule waits, so it does not see that one went away. The system does: a connection
 -- that the client closed is half closed, and one that it reset is gone from the list.
 
-local LOOK = 0.5      -- seconds between two looks at the system's list
-local STUCK = 5       -- seconds after which a look has been aborted
-local FORGET = 10     -- seconds after which a connection that is not asked about any more is forgotten
-local MISSED = 2      -- looks in a row: the list is not read at once, so that a look may miss a connection
+local REFRESH_SECONDS = 0.5      -- seconds between two looks at the system's list
+local ABORTED_SECONDS = 5       -- seconds after which a look has been aborted
+local FORGET_SECONDS = 10     -- seconds after which a connection that is not asked about any more is forgotten
+local MOST_MISSES = 2      -- looks in a row: the list is not read at once, so that a look may miss a connection
 
 local FILES = {"/proc/net/tcp", "/proc/net/tcp6"}
 local CONNECTION = "^ *%d+: %x+:%x+ (%x+)(:%x+) (%x%x) "   -- the client's address and port, the state
@@ -20,7 +20,7 @@ local IPV4_MAPPED = "^0000000000000000FFFF0000"
 local watched, arrived = {}, {}
 -- Families of which the list had a connection of ours. Without any it says nothing, as where a sandbox hides it.
 local listed = {}
-local looked_at, looking = 0, false
+local refreshed_at, refreshing = 0, false
 
 -- Four bytes as the system writes them: as a number of this machine's byte order.
 local function word(...)
@@ -53,8 +53,8 @@ local function words_of(address)
 end
 
 -- The states of the connections that are watched; nil if the list cannot be read.
-local function states()
-    local found = {}
+local function read_states()
+    local current = {}
     for _, name in ipairs(FILES) do
         local file, _, code = io.open(name)
         if not file and code ~= ABSENT then return nil end
@@ -62,28 +62,28 @@ local function states()
             for line in file:lines() do
                 local address, port, state = line:match(CONNECTION)
                 local connection = address and address:gsub(IPV4_MAPPED, "") .. port
-                if connection and watched[connection] then found[connection] = state end
+                if connection and watched[connection] then current[connection] = state end
             end
             file:close()
         end
     end
-    return found
+    return current
 end
 
-local function look(now)
+local function refresh(now)
     local new = arrived
     arrived = {}
     for connection, client in pairs(new) do watched[connection] = client end
-    local found = states()
+    local current = read_states()
     for connection, client in pairs(watched) do
-        local state = found and found[connection]
-        client.closed = state == HALF_CLOSED
+        local state = current and current[connection]
+        client.is_closed = state == HALF_CLOSED
         if state then
-            client.real, client.missed, listed[client.family] = true, 0, true
-        elseif found then
-            client.missed = client.missed + 1
+            client.is_listed, client.misses, listed[client.family] = true, 0, true
+        elseif current then
+            client.misses = client.misses + 1
         end
-        if now - client.asked > FORGET then watched[connection] = nil end
+        if now - client.queried_at > FORGET_SECONDS then watched[connection] = nil end
     end
 end
 
@@ -93,24 +93,24 @@ local departures = {}
 -- the client, which may be one behind a trusted proxy: such a connection is real only once the list had it.
 function departures.watch(txn, now)
     local address, port = txn.f:fc_src(), txn.f:fc_src_port()
-    local real = address ~= nil
-    if not real then address, port = txn.f:src(), txn.f:src_port() end
+    local is_listed = address ~= nil
+    if not is_listed then address, port = txn.f:src(), txn.f:src_port() end
     local words = words_of(tostring(address))
     local connection = ("%s:%04X"):format(words, port or 0)
-    arrived[connection] = {asked = now, family = #words, real = real, missed = 0, closed = false}
+    arrived[connection] = {queried_at = now, family = #words, is_listed = is_listed, misses = 0, is_closed = false}
     return connection
 end
 
 function departures.has_left(connection, now)
     local client = arrived[connection] or watched[connection]
     if not client then return false end
-    client.asked = now
-    if now - looked_at >= (looking and STUCK or LOOK) then
-        looked_at, looking = now, true
-        look(now)
-        looking = false
+    client.queried_at = now
+    if now - refreshed_at >= (refreshing and ABORTED_SECONDS or REFRESH_SECONDS) then
+        refreshed_at, refreshing = now, true
+        refresh(now)
+        refreshing = false
     end
-    return client.closed or (client.real and listed[client.family] and client.missed >= MISSED)
+    return client.is_closed or (client.is_listed and listed[client.family] and client.misses >= MOST_MISSES)
 end
 
 return departures

@@ -23,7 +23,7 @@ local held_backends = Map.new(held_map, Map._str)
 
 local POLL = 20               -- milliseconds between two looks at the model's servers
 local SLOW_POLL = 100         -- the same for requests that wait for longer than
-local SOON = 3                -- seconds: what takes so long already is not made slower by it
+local FAST_SECONDS = 3                -- seconds: what takes so long already is not made slower by it
 local LEASE = 1               -- seconds after which a place whose request was not seen is free: its client left
 local RELEASED_AT_ONCE = 16   -- requests let go in one poll for each ready server, so that no engine meets the whole herd
 
@@ -59,7 +59,7 @@ end
 -- Frees the places of requests that are gone.
 local function sweep(room, now)
     for ticket, place in pairs(room.places) do
-        if now - place.seen > LEASE then
+        if now - place.seen_at > LEASE then
             free(room, ticket)
             displaced[ticket] = nil
         end
@@ -74,12 +74,12 @@ local function limits(backend)
 end
 
 -- Who has most, and how much.
-local function greatest(sums)
-    local who, most = nil, 0
+local function find_largest(sums)
+    local holder, most = nil, 0
     for client, sum in pairs(sums) do
-        if sum > most then who, most = client, sum end
+        if sum > most then holder, most = client, sum end
     end
-    return who, most
+    return holder, most
 end
 
 -- Takes the newest place of a client away, of those in these rooms that have at least so many bytes.
@@ -97,17 +97,17 @@ local function displace(rooms, client, least)
 end
 
 -- Whether there is a place in the room, taken from another client if need be.
-local function makes_place(room, places, client)
+local function make_place(room, places, client)
     if room.count < places then return true end
-    local who, most = greatest(room.counts)
-    return who ~= nil and most > (room.counts[client] or 0) + 1 and displace({room}, who, 0)
+    local holder, most = find_largest(room.counts)
+    return holder ~= nil and most > (room.counts[client] or 0) + 1 and displace({room}, holder, 0)
 end
 
 -- The same for bytes.
-local function makes_space(client, size)
+local function make_space(client, size)
     while bytes_held + size > most_bytes do
-        local who, most = greatest(bytes_of)
-        if not who or most <= (bytes_of[client] or 0) + size or not displace(waiting, who, 1) then return false end
+        local holder, most = find_largest(bytes_of)
+        if not holder or most <= (bytes_of[client] or 0) + size or not displace(waiting, holder, 1) then return false end
     end
     return true
 end
@@ -122,9 +122,9 @@ local function take_place(backend, places, client, size, now)
     if bytes_held + size > most_bytes then
         for _, other in pairs(waiting) do sweep(other, now) end
     end
-    if not makes_space(client, size) or not makes_place(room, places, client) then return nil end
+    if not make_space(client, size) or not make_place(room, places, client) then return nil end
     last_ticket = last_ticket + 1
-    room.places[last_ticket] = {seen = now, size = size, client = client}
+    room.places[last_ticket] = {seen_at = now, size = size, client = client}
     room.count = room.count + 1
     bytes_held = bytes_held + size
     add(room.counts, client, 1)
@@ -132,14 +132,14 @@ local function take_place(backend, places, client, size, now)
     return room, last_ticket
 end
 
-local function leave(backend, room, ticket)
+local function leave_room(backend, room, ticket)
     free(room, ticket)
     displaced[ticket] = nil
     if room.count == 0 and waiting[backend] == room then waiting[backend] = nil end
 end
 
 -- Lets RELEASED_AT_ONCE go for each server and poll; what no one took is kept for those that look less often.
-local function may_pass(room, servers, now)
+local function admit(room, servers, now)
     local share = RELEASED_AT_ONCE * servers
     local polls = room.gate and (now - room.gate) * 1000 / POLL or 1
     room.passes = math.min(room.passes + polls * share, share * SLOW_POLL / POLL)
@@ -149,14 +149,14 @@ local function may_pass(room, servers, now)
     return true
 end
 
-local function refuse(txn, backend, why)
+local function refuse(txn, backend, reason)
     local total = totals[backend] or {full = 0, timeout = 0, failed = 0}
     totals[backend] = total
-    total[why] = total[why] + 1
-    txn:set_var("txn.hold", why)
+    total[reason] = total[reason] + 1
+    txn:set_var("txn.hold", reason)
 end
 
-local function fails(backend)
+local function cannot_start(backend)
     local _, final = reasons.of_backend(backend)
     return final
 end
@@ -165,19 +165,19 @@ end
 local function outcome(txn, backend, room, now, deadline)
     local proxy = not held_backends:lookup(backend) and core.backends[backend]   -- nil: its Service is gone, and may come back
     local servers = proxy and proxy:get_srv_act() or 0
-    if servers > 0 and may_pass(room, servers, now) then return "released" end
-    if servers == 0 and fails(backend) then return "failed" end
+    if servers > 0 and admit(room, servers, now) then return "released" end
+    if servers == 0 and cannot_start(backend) then return "failed" end
     if now >= deadline then return "timeout" end
     return nil
 end
 
 -- What a process that was told to stop does with those who wait: it hears of no server any more. After a reload another
 -- process listens in its place and takes them; one that only ends sends them away, to be tried elsewhere.
-local stopping, asked_at = false, 0
+local stopping, checked_at = false, 0
 
-local function end_of_process(now)
-    if now - asked_at >= 0.25 then
-        stopping, asked_at = tonumber(core.get_info().Stopping) ~= 0, now
+local function check_process(now)
+    if now - checked_at >= 0.25 then
+        stopping, checked_at = tonumber(core.get_info().Stopping) ~= 0, now
     end
     if not stopping then return nil end
     local probe = core.tcp()
@@ -191,29 +191,29 @@ local function hold(txn)
     -- Where HAProxy itself notices that the client left, it aborts this function and goes on with the next rule.
     txn:set_var("txn.hold", "left")
     local backend = txn:get_var("txn.be")
-    local began = clock()
-    local room, ticket = take_place(backend, limits(backend).places, client_of(txn), txn.f:req_body_len(), began)
+    local started_at = clock()
+    local room, ticket = take_place(backend, limits(backend).places, client_of(txn), txn.f:req_body_len(), started_at)
     if not room then return refuse(txn, backend, "full") end
-    local connection = departures.watch(txn, began)
+    local connection = departures.watch(txn, started_at)
     local wait = txn:get_var("txn.wait")   -- where another target of its route may answer, too
-    local now, ended, look_again, deadline = began, nil, began, nil
+    local now, result, next_check, deadline = started_at, nil, started_at, nil
     repeat
-        if room.places[ticket] then room.places[ticket].seen = now end   -- else it was slow to look, and is no longer counted
-        if now >= look_again then
-            look_again = now + 0.25
-            deadline = began + (wait or limits(backend).seconds)
-            ended = end_of_process(now) or (departures.has_left(connection, now) and "left" or nil)
+        if room.places[ticket] then room.places[ticket].seen_at = now end   -- else it was slow to look, and is no longer counted
+        if now >= next_check then
+            next_check = now + 0.25
+            deadline = started_at + (wait or limits(backend).seconds)
+            result = check_process(now) or (departures.has_left(connection, now) and "left" or nil)
         end
-        if displaced[ticket] then ended = "full" end
-        ended = ended or outcome(txn, backend, room, now, deadline)
-        if not ended then
-            core.msleep(now - began < SOON and POLL or SLOW_POLL)
+        if displaced[ticket] then result = "full" end
+        result = result or outcome(txn, backend, room, now, deadline)
+        if not result then
+            core.msleep(now - started_at < FAST_SECONDS and POLL or SLOW_POLL)
             now = clock()
         end
-    until ended
-    leave(backend, room, ticket)
-    if not wait and (ended == "timeout" or ended == "full" or ended == "failed") then return refuse(txn, backend, ended) end
-    txn:set_var("txn.hold", ended)
+    until result
+    leave_room(backend, room, ticket)
+    if not wait and (result == "timeout" or result == "full" or result == "failed") then return refuse(txn, backend, result) end
+    txn:set_var("txn.hold", result)
 end
 
 local function show_one(applet, backend)

@@ -23,14 +23,14 @@ local skip, unescape = json.skip, json.unescape
 local byte, find, gsub, match, sub = string.byte, string.find, string.gsub, string.match, string.sub
 local concat = table.concat
 
-local WORK = 20000             -- steps after which a text without an opening is given up: a few milliseconds
+local MOST_STEPS = 20000             -- steps after which a text without an opening is given up: a few milliseconds
 local PARTS = 4096             -- parts into which hashes are sorted, so that first choices can be kept
 -- A quote within a string is marked until the string's end is found: no string holds a plain NUL.
 local ESCAPED = setmetatable({['"'] = "\0"}, {__index = json.PLAIN_ESCAPE})
 local PAIR_ESCAPE = "^\\u[dD][89abAB]%x%x\\u[dD][c-fC-F]%x%x"
 local MESSAGES = 1000          -- messages after which the search for one from the user is given up
-local TOTAL_FOR = 8            -- choices, at least, for which the requests of all endpoints are counted once
-local NOTHING = 0xEF46DB3751D8E999 -- the hash xxh64 of no text
+local LEAST_CHOICES = 8            -- choices, at least, for which the requests of all endpoints are counted once
+local EMPTY_HASH = 0xEF46DB3751D8E999 -- the hash xxh64 of no text
 local MULTIPLIER = 0xBF58476D1CE4E5B9 -- of splitmix64, as the others
 local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
 local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
@@ -38,12 +38,12 @@ local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
 -- The index behind the string that opens at `at`.
 local function string_end(text, at, work)
     local from = at + 1
-    while work.left > 0 do
+    while work.remaining > 0 do
         local quote = find(text, '"', from, true)
         if not quote then return nil end
         local before = quote - 1
         while byte(text, before) == BACKSLASH do before = before - 1 end
-        work.left = work.left - (quote - before)
+        work.remaining = work.remaining - (quote - before)
         if (quote - before) % 2 == 1 then return quote + 1 end
         from = quote + 1
     end
@@ -56,8 +56,8 @@ local function value_end(text, at, work)
     if code == QUOTE then return string_end(text, at, work) end
     if code ~= OPEN and code ~= OPEN_LIST then return find(text, "[,%]}]", at) end
     local depth = 0
-    while work.left > 0 do
-        work.left = work.left - 1
+    while work.remaining > 0 do
+        work.remaining = work.remaining - 1
         at = find(text, '["%[%]{}]', at)
         if not at then return nil end
         code = byte(text, at)
@@ -74,7 +74,7 @@ local function value_end(text, at, work)
 end
 
 -- The index of what follows the value at `at` in its list or object; nil at the end.
-local function next_one(text, at, work)
+local function next_index(text, at, work)
     at = value_end(text, at, work)
     at = at and skip(text, at)
     if not at or byte(text, at) ~= COMMA then return nil end
@@ -82,7 +82,7 @@ local function next_one(text, at, work)
 end
 
 -- The index of the value of a member of the object at `at`.
-local function member(text, at, wanted, work)
+local function member(text, at, name, work)
     at = skip(text, at + 1)
     while at and byte(text, at) == QUOTE do
         local after = string_end(text, at, work)
@@ -92,34 +92,34 @@ local function member(text, at, wanted, work)
         at = skip(text, after)
         if byte(text, at) ~= COLON then return nil end
         at = skip(text, at + 1)
-        if key == wanted then return at end
-        at = next_one(text, at, work)
+        if key == name then return at end
+        at = next_index(text, at, work)
     end
     return nil
 end
 
 -- How many characters begin in a text, which may be no UTF-8.
-local function begins(text)
+local function count_characters(text)
     local _, continued = gsub(text, "[\128-\191]", "")
     return #text - continued
 end
 
 -- The first `limit` characters of the string at `at`, decoded, and their number: one escape after another.
 local function slow_head(text, at, limit)
-    local parts, left = {}, limit
+    local parts, remaining = {}, limit
     at = at + 1
-    while left > 0 do
-        local piece = sub(text, at, at + left - 1)
+    while remaining > 0 do
+        local piece = sub(text, at, at + remaining - 1)
         local stop = find(piece, '["\\]')
         if stop then piece = sub(piece, 1, stop - 1) end
         parts[#parts + 1] = piece
-        left = left - begins(piece)
+        remaining = remaining - count_characters(piece)
         at = at + #piece
         if stop then
-            if byte(text, at) == QUOTE then return concat(parts), limit - left end
+            if byte(text, at) == QUOTE then return concat(parts), limit - remaining end
             local escape = match(text, PAIR_ESCAPE, at) or match(text, "^\\u%x%x%x%x", at) or sub(text, at, at + 1)
             parts[#parts + 1] = unescape(escape)
-            left = left - 1
+            remaining = remaining - 1
             at = at + #escape
         elseif piece == "" then
             return "", 0 -- the string has no end
@@ -139,7 +139,7 @@ local function head(text, at, limit)
     end
     local quote = find(piece, '"', 1, true)
     if quote then piece = sub(piece, 1, quote - 1) end
-    local length = utf8.len(piece, 1, -1, true) or begins(piece)
+    local length = utf8.len(piece, 1, -1, true) or count_characters(piece)
     if length > limit then
         piece, length = sub(piece, 1, utf8.offset(piece, limit + 1) - 1), limit
     elseif not quote then
@@ -179,7 +179,7 @@ local function first_user_head(text, at, limit, work)
             local content = member(text, at, "content", work)
             return content and content_head(text, content, limit, work) or ""
         end
-        at = next_one(text, at, work)
+        at = next_index(text, at, work)
     end
     return ""
 end
@@ -199,7 +199,7 @@ local function usual_content(text, at)
 end
 
 local function opening(text, field, limit)
-    local work = {left = WORK}
+    local work = {remaining = MOST_STEPS}
     local _, key_end = find(text, '"' .. field .. '"', 1, true)
     local at = key_end and match(text, "^[ \t\r\n]*:[ \t\r\n]*()", key_end + 1) or member(text, skip(text, 1), field, work)
     local code = at and byte(text, at)
@@ -215,7 +215,7 @@ local function opening(text, field, limit)
 end
 
 -- A number of 64 bits that depends on all of a name.
-local function hash(name)
+local function hash_name(name)
     local mixed = #name
     for at = 1, #name do
         mixed = (mixed ~ byte(name, at)) * MULTIPLIER
@@ -238,10 +238,10 @@ local current                  -- what the converter `ring` read for those that 
 local function read_ring(text)
     local backend, percent, characters, names = match(text, "^([^,]+),(%d+),(%d+),(.+)$")
     local ring = {backend = backend, characters = tonumber(characters), names = {}, seeds = {}, first = {}, servers = {}}
-    ring.total, ring.fresh = 0, 0
+    ring.total, ring.choices_left = 0, 0
     for name in string.gmatch(names, "[^,]+") do
         ring.names[#ring.names + 1] = name
-        ring.seeds[#ring.seeds + 1] = hash(name)
+        ring.seeds[#ring.seeds + 1] = hash_name(name)
     end
     ring.share = tonumber(percent) / (100 * #ring.names)
     if texts[backend] then rings[texts[backend]] = nil end
@@ -252,8 +252,8 @@ end
 local function first_choice(ring, part)
     local best, highest = 1, score(ring.seeds[1], part)
     for number = 2, #ring.seeds do
-        local found = score(ring.seeds[number], part)
-        if math.ult(highest, found) then best, highest = number, found end
+        local candidate = score(ring.seeds[number], part)
+        if math.ult(highest, candidate) then best, highest = number, candidate end
     end
     ring.first[part] = best
     return best
@@ -289,26 +289,26 @@ local function count_all(ring)
         local load = load_of(ring, number)
         if load < math.maxinteger then total = total + load end
     end
-    ring.total, ring.fresh = total, math.max(TOTAL_FOR, #ring.names)
+    ring.total, ring.choices_left = total, math.max(LEAST_CHOICES, #ring.names)
 end
 
 -- Whether an endpoint with so many requests may get one more. A second one always: where there is little to do, a warm
 -- cache is worth more than an idle engine, and the request before may just be ending.
-local function takes(ring, load)
+local function has_capacity(ring, load)
     return load <= 1 or load <= (ring.total + 1) * ring.share
 end
 
 local function choose(hashed)
     hashed = tonumber(hashed)
-    if hashed == NOTHING then return "" end
+    if hashed == EMPTY_HASH then return "" end
     local ring, part = current, hashed & (PARTS - 1)
-    ring.fresh = ring.fresh - 1
-    if ring.fresh < 0 then count_all(ring) end
+    ring.choices_left = ring.choices_left - 1
+    if ring.choices_left < 0 then count_all(ring) end
     local first = ring.first[part] or first_choice(ring, part)
-    if takes(ring, load_of(ring, first)) then return ring.names[first] end
+    if has_capacity(ring, load_of(ring, first)) then return ring.names[first] end
     count_all(ring)
     for _, number in ipairs(ranking(ring, part)) do
-        if takes(ring, load_of(ring, number)) then return ring.names[number] end
+        if has_capacity(ring, load_of(ring, number)) then return ring.names[number] end
     end
     return ""
 end

@@ -5,9 +5,9 @@
 -- Sets txn.endpoint to the pod's server; leaves it where the model has one pod, or none.
 -- Loaded once in each thread; keeps no state.
 
-local MOST = 32               -- pods that are asked for one request
-local SECONDS = 5             -- for all of them
-local EACH = 2                -- seconds for one
+local MOST_PODS = 32               -- pods that are asked for one request
+local TOTAL_SECONDS = 5             -- for all of them
+local POD_SECONDS = 2                -- seconds for one
 
 local function clock()
     local now = core.now()
@@ -15,22 +15,22 @@ local function clock()
 end
 
 -- Names of the servers that take requests, in one order for every gateway.
-local function servers(backend)
-    local found = {}
+local function list_servers(backend)
+    local names = {}
     for name, server in pairs(backend.servers) do
         if name ~= "unanswered" and server:get_addr():sub(1, 1) ~= "/" and not server:is_draining() then
-            found[#found + 1] = name
+            names[#names + 1] = name
         end
     end
-    table.sort(found)
-    return found
+    table.sort(names)
+    return names
 end
 
 -- Whether the pod knows the response. One that cannot be asked does not.
-local function has(name, text)
+local function has_response(name, text)
     local host, port = name:match("^(.*):(%d+)$")
     local socket = core.tcp()
-    socket:settimeout(EACH)
+    socket:settimeout(POD_SECONDS)
     local status
     if host and socket:connect(host, tonumber(port)) and socket:send(text) then
         status = (socket:receive("*l") or ""):match("^HTTP/1%.[01] (%d%d%d)")
@@ -41,14 +41,14 @@ end
 
 local function find_response(txn)
     local backend = core.backends[txn:get_var("txn.be")]
-    local names = backend and servers(backend) or {}
+    local names = backend and list_servers(backend) or {}
     if #names < 2 then return end
     local text = "GET /v1/responses/" .. txn:get_var("txn.response") .. " HTTP/1.1\r\nhost: engine\r\nx-request-id: "
         .. txn:get_var("txn.id") .. "\r\naccept-encoding: identity\r\nconnection: close\r\n\r\n"
-    local last = clock() + SECONDS
+    local deadline = clock() + TOTAL_SECONDS
     for number, name in ipairs(names) do
-        if number > MOST or clock() > last then return end
-        if has(name, text) then return txn:set_var("txn.endpoint", name) end
+        if number > MOST_PODS or clock() > deadline then return end
+        if has_response(name, text) then return txn:set_var("txn.endpoint", name) end
     end
 end
 

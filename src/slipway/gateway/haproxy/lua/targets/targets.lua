@@ -22,56 +22,56 @@ local allowed = allowed_map and Map.new(allowed_map, Map._str)
 
 local HEADER, NEXT, CHANGED = "x-slipway-targets", "x-slipway-turn", "x-slipway-backend"
 local KEY = "x-slipway-key"
-local MOST_KNOWN = 1 << 20    -- characters of routes that are kept in the form that is worked with
+local MOST_PARSED = 1 << 20    -- characters of routes that are kept in the form that is worked with
 
 -- Each draw is the next number of a sequence, in which the shares of any part are as even as can be: random numbers would
 -- miss a share by more than a point in each sixth series of 5,000. LENGTH is a prime, and STEP its golden section.
 local LENGTH, STEP = 997, 616
 local drawn = 0
 
-local function set_of(words, separator)
-    local found, any = {}, false
-    for word in words:gmatch("[^" .. separator .. "]+") do found[word], any = true, true end
-    return found, any
+local function parse_set(words, separator)
+    local result, any = {}, false
+    for word in words:gmatch("[^" .. separator .. "]+") do result[word], any = true, true end
+    return result, any
 end
 
-local function decoded(text)
+local function decode(text)
     return (text:gsub("%%(%x%x)", function(code) return string.char(tonumber(code, 16)) end))
 end
 
-local function conditions(text)
-    local found = {}
+local function parse_conditions(text)
+    local result = {}
     for name, values in text:gmatch("([^!=]+)=([^!]*)") do
         local accepted = {}
-        for value in (values .. "^"):gmatch("([^^]*)^") do accepted[decoded(value)] = true end
-        found[#found + 1] = {name = name, accepted = accepted}
+        for value in (values .. "^"):gmatch("([^^]*)^") do accepted[decode(value)] = true end
+        result[#result + 1] = {name = name, accepted = accepted}
     end
-    return found
+    return result
 end
 
-local function read(text)
+local function parse_targets(text)
     local targets = {}
     for word in text:gmatch("[^|]+") do
         local fields = {}
         for field in (word .. "&"):gmatch("([^&]*)&") do fields[#fields + 1] = field end
-        local models, some = set_of(fields[10], "^")
+        local models, some = parse_set(fields[10], "^")
         targets[#targets + 1] = {
             backend = fields[1], order = tonumber(fields[2]), weight = tonumber(fields[3]), wait = tonumber(fields[4]),
             within = tonumber(fields[5]), only = fields[6] == "1", like_own = fields[7] == "1", name = fields[8],
-            known = set_of(fields[9], "^"), models = some and models or nil, headers = conditions(fields[11]),
+            engine_ids = parse_set(fields[9], "^"), models = some and models or nil, headers = parse_conditions(fields[11]),
         }
     end
     return targets
 end
 
-local known, size_known = {}, 0
+local parsed_routes, parsed_size = {}, 0
 
 local function targets_of(text)
-    local targets = known[text]
+    local targets = parsed_routes[text]
     if not targets then
-        if size_known + #text > MOST_KNOWN then known, size_known = {}, 0 end
-        targets = read(text)
-        known[text], size_known = targets, size_known + #text
+        if parsed_size + #text > MOST_PARSED then parsed_routes, parsed_size = {}, 0 end
+        targets = parse_targets(text)
+        parsed_routes[text], parsed_size = targets, parsed_size + #text
     end
     return targets
 end
@@ -92,7 +92,7 @@ local function is_for(target, model, headers)
     return true
 end
 
-local function answers(backend)
+local function has_server(backend)
     if held:lookup(backend) then return false end
     local proxy = core.backends[backend]
     return proxy ~= nil and proxy:get_srv_act() > 0
@@ -102,7 +102,7 @@ end
 local function draw(targets)
     local alive, total, patient = {}, 0, nil
     for _, target in ipairs(targets) do
-        if answers(target.backend) then
+        if has_server(target.backend) then
             alive[#alive + 1] = target
             total = total + target.weight
         elseif target.wait > 0 then
@@ -119,13 +119,13 @@ local function draw(targets)
 end
 
 -- Those that may have the request, by order: lists of equals.
-local function orders_of(targets, model, headers, may)
-    local orders, last, closed = {}, nil, nil
+local function group_by_order(targets, model, headers, is_allowed)
+    local orders, last, last_order = {}, nil, nil
     for _, target in ipairs(targets) do
-        if closed and target.order > closed then break end
+        if last_order and target.order > last_order then break end
         if is_for(target, model, headers) then
-            if target.only then closed = target.order end
-            if may(target) then
+            if target.only then last_order = target.order end
+            if is_allowed(target) then
                 if not last or target.order > last.order then
                     last = {order = target.order}
                     orders[#orders + 1] = last
@@ -137,16 +137,16 @@ local function orders_of(targets, model, headers, may)
     return orders
 end
 
-local function rename(target, model)
+local function engine_name(target, model)
     if target.like_own then return plain_names:lookup(model) or "" end
-    return target.known[model] and "" or target.name
+    return target.engine_ids[model] and "" or target.name
 end
 
-local function told(target, model)
-    return ("%s&%d&%d&%s"):format(target.backend, target.wait, target.within, rename(target, model))
+local function encode_turn(target, model)
+    return ("%s&%d&%d&%s"):format(target.backend, target.wait, target.within, engine_name(target, model))
 end
 
-local function send(txn, backend, within, name)
+local function set_target(txn, backend, within, name)
     txn:set_var("txn.be", backend)
     if name ~= "" then txn:set_var("txn.name", name) end
     if within > 0 then
@@ -158,10 +158,10 @@ end
 local function choose_target(txn)
     local model, key = txn:get_var("txn.model"), txn:get_var("txn.key")
     local bound = restricted and key and restricted:lookup(key)
-    local seen
+    local cached
     local function headers()
-        seen = seen or txn.http:req_get_headers()
-        return seen
+        cached = cached or txn.http:req_get_headers()
+        return cached
     end
     local kind, unserved = txn:get_var("txn.kind"), false
     local function serves(target)
@@ -170,20 +170,20 @@ local function choose_target(txn)
         unserved = true
         return false
     end
-    local function may(target)
+    local function is_allowed(target)
         return (not bound or target.like_own or allowed:lookup(key .. "/" .. target.backend) ~= nil) and serves(target)
     end
-    local orders, turns = orders_of(targets_of(txn:get_var("txn.targets")), model, headers, may), {}
+    local orders, turns = group_by_order(targets_of(txn:get_var("txn.targets")), model, headers, is_allowed), {}
     if #orders == 0 and unserved then return txn:set_var("txn.unserved", true) end
     if #orders == 0 then return refusals.answer(txn, "untargeted") end
     for _, equals in ipairs(orders) do turns[#turns + 1] = draw(equals) end
     if #turns == 0 then turns[1] = orders[1][1] end
     -- What does not fit a buffer cannot be sent twice.
     if #turns == 1 or txn:get_var("txn.ticket") then
-        return send(txn, turns[1].backend, turns[1].within, rename(turns[1], model))
+        return set_target(txn, turns[1].backend, turns[1].within, engine_name(turns[1], model))
     end
     local words = {model}
-    for _, target in ipairs(turns) do words[#words + 1] = told(target, model) end
+    for _, target in ipairs(turns) do words[#words + 1] = encode_turn(target, model) end
     txn:set_var("txn.be", turns[1].backend)
     txn:set_var("txn.turns", #turns - 1)
     txn.http:req_set_header(HEADER, table.concat(words, "|"))
@@ -200,7 +200,7 @@ local function take_turn(txn)
     txn.http:req_del_header(NEXT)
     txn.http:req_del_header(CHANGED)   -- the name of the target is written, not that of the route
     txn:set_var("txn.model", words[1])
-    send(txn, backend, tonumber(within), name)
+    set_target(txn, backend, tonumber(within), name)
     if number + 2 < #words then
         txn:set_var("txn.wait", tonumber(wait))
         txn.http:req_set_header(NEXT, "next")

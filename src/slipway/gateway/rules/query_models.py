@@ -57,7 +57,7 @@ backend {NAME} from base
     http-request {errors.return_rule(errors.NO_QUERY)} unless model
     http-request set-var(txn.be) var(txn.model),map_str({run}/models.map)
     http-request set-var(txn.shown) var(txn.model),bytes(0,128)
-{limits.restrict(settings)}\
+{limits.hide_models(settings)}\
     http-request lua.unknown_model unless {{ var(txn.be) -m found }}
     http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
     http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
@@ -69,15 +69,15 @@ backend {NAME} from base
 {hold}
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ var(txn.hold) -m str moved }}
     http-request set-header {_BACKEND_HEADER} %[var(txn.be)]
-{limits.forget()}
+{limits.drop_keys()}
     http-request set-header connection upgrade if session
     http-request set-header upgrade websocket if session
-    server {_ONWARD} {connections.connect(run, _SOCKET)}
+    server {_ONWARD} {connections.hop_server(run, _SOCKET)}
 
 frontend {_ONWARD} from base
-{connections.listen(settings, _SOCKET)}
+{connections.hop_listener(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
-{connections.refuse(settings)}
+{connections.refuse_crowded(settings)}
     http-request set-var(txn.be) req.fhdr({_BACKEND_HEADER})
     http-request set-var({TUNNEL}) str(1) if {{ path /v1/realtime }}
     http-request del-header {_BACKEND_HEADER}

@@ -30,7 +30,7 @@ _VISITS = 3
 
 def server(run: str, backend: str = "%[be_name]") -> str:
     """Address and options of the server, in the file as on the command line."""
-    return f"{connections.connect(run, _SOCKET)} set-proxy-v2-tlv-fmt({_TLV}) {backend}"
+    return f"{connections.hop_server(run, _SOCKET)} set-proxy-v2-tlv-fmt({_TLV}) {backend}"
 
 
 def sections(settings: Settings, after_hold: str, last_rules: str) -> str:
@@ -40,10 +40,10 @@ def sections(settings: Settings, after_hold: str, last_rules: str) -> str:
     return f"""\
 # Requests whose server died before it began to answer.
 frontend {NAME} from base
-{connections.listen(settings, _SOCKET)}
+{connections.hop_listener(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
     http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
-{connections.refuse(settings)}
+{connections.refuse_crowded(settings)}
     http-request set-var(txn.be) fc_pp_tlv({_TLV})
     http-request set-var(txn.model) var(txn.be),regsub(:,/)
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({NEXT}) -m found }}
