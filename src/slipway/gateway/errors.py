@@ -1,8 +1,8 @@
-"""Every error that the gateway itself answers: in OpenAI's shape, or on paths of Anthropic's protocol in that one's.
+"""The gateway's own error responses, in the format of OpenAI or, on its paths, of Anthropic.
 
-None of them contains text from the user, which HAProxy cannot escape reliably. The messages that name a model are made
-in Lua (`unknown_model.lua`), which can. Of which shape an error is, Lua decides too, when there is one: requests that
-are answered pay nothing for it.
+None of them contains text from the user, because HAProxy cannot escape it reliably. Lua can, so messages that name a
+model are written there (`unknown_model.lua`). Lua also selects the format of an error when it occurs, so that other
+requests cost nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SERVER = "server_error"
 
 
 class ErrorResponse(NamedTuple):
-    """One error: HTTP status and the four fields of OpenAI's error object. `retry_after`: seconds, 0 for none."""
+    """One error: HTTP status and the fields of OpenAI's error object. `retry_after`: seconds; 0: no such header."""
 
     status: int
     message: str
@@ -27,12 +27,12 @@ class ErrorResponse(NamedTuple):
     retry_after: int = 0
 
     def body(self) -> str:
-        """The error object as JSON, free of characters that HAProxy's quoting would need to escape."""
+        """Returns OpenAI's error object as JSON, without characters that HAProxy's quotes would require to escape."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return json.dumps({"error": error}, ensure_ascii=True)
 
     def anthropic(self) -> str:
-        """The same in the shape of Anthropic's protocol, up to the value of the last key, which is the request's id."""
+        """Returns Anthropic's error object as JSON, up to the value of the last key, which is the request's ID."""
         error = {"type": ANTHROPIC_TYPES.get(self.status, "api_error"), "message": self.message, "code": self.code}
         text = json.dumps({"type": "error", "error": error, "request_id": None}, ensure_ascii=True)
         return text.removesuffix("null}")
@@ -52,7 +52,7 @@ ANTHROPIC_TYPES = {
     503: "overloaded_error",
     504: "timeout_error",
 }
-"""What errors of a status are called in Anthropic's protocol. The `code` beside it is ours, which clients pass over."""
+"""Anthropic's error type of each status. The field `code` beside it is an extension, which clients ignore."""
 
 BROKEN = ErrorResponse(400, "The request body is not a valid JSON object.")
 NO_FORM = ErrorResponse(400, "The request body is not a valid form. Send it as multipart/form-data.")
@@ -106,9 +106,9 @@ NO_WEBSOCKET = ErrorResponse(400, "This path only accepts WebSockets.")
 WRONG_ORIGIN = ErrorResponse(403, "Pages from this origin cannot open a WebSocket.", code="origin_not_allowed")
 NO_RESPONSE = ErrorResponse(404, "No pod of the model has this response.", code="response_not_found")
 LIST_MODELS = "GET /v1/models lists the models."
-"""Follows an unknown model, in unknown_model.lua too."""
+"""Follows the message about an unknown model. unknown_model.lua has the same text."""
 LIST = "GET /v1/models lists the models, POST /v1/chat/completions sends a message to one."
-"""Follows an unknown path that is like none of ours; refusals.lua replaces it by the nearest one."""
+"""Follows the message about an unknown path. If a served path is similar, refusals.lua suggests it instead."""
 UNKNOWN_PATH = ErrorResponse(
     404,
     f"This path does not exist. {LIST}",
@@ -116,7 +116,7 @@ UNKNOWN_PATH = ErrorResponse(
 )
 WRONG_METHOD = ErrorResponse(405, "This path does not support this method.", code="method_not_supported")
 MOST_BYTES = "@MOST_BYTES@"
-"""In a message: the largest body in bytes, which is known when the files are written."""
+"""Placeholder in a message for the largest body in bytes, which is set when the files are written."""
 TOO_LARGE = ErrorResponse(
     413,
     f"The request body is larger than the limit of {MOST_BYTES} bytes. Send less, or ask the operator to raise"
@@ -170,7 +170,7 @@ UNKNOWN_YET = ErrorResponse(
 
 
 class LimitError(NamedTuple):
-    """The error of a request beyond a limit. Lua writes who has it, the limit, and the seconds until the next try."""
+    """The error of a request that exceeds a limit. Lua fills in the holder, the limit and the seconds until a retry."""
 
     message: str
     type: str
@@ -208,7 +208,7 @@ LIMITS = {
         _DAY,
     ),
 }
-"""By the names that limits.lua has for limits."""
+"""Errors by the limit's name in limits.lua."""
 
 REFUSALS = {
     "broken": BROKEN,
@@ -222,7 +222,7 @@ REFUSALS = {
     "crowded": CROWDED,
     "untargeted": UNTARGETED,
 }
-"""What our Lua files refuse, by the reason that they give."""
+"""Errors of requests that Lua refuses, by its reason."""
 
 BY_STATUS = (
     ErrorResponse(400, "The request is not valid HTTP."),
@@ -246,17 +246,17 @@ BY_STATUS = (
     UNREACHABLE,
     ErrorResponse(504, "The model server did not respond in time.", SERVER, code="upstream_timeout"),
 )
-"""What HAProxy says by itself, for every status that it can make up."""
+"""Errors for every status that HAProxy itself can generate."""
 
 OF_REQUESTS = (408, 500, 502, 503, 504)
-"""Those among them that are made when the request's path may be known: they have its shape."""
+"""Statuses of BY_STATUS that HAProxy may generate when it already has the request's path, which decides the format."""
 
 FAILURES: dict[str, ErrorResponse] = {
     **{name.lower(): value for name, value in tuple(globals().items()) if isinstance(value, ErrorResponse)},
     **{f"status_{error.status}": error for error in BY_STATUS if error.status in OF_REQUESTS},
     **REFUSALS,
 }
-"""Every error that Lua can write in either shape, by the name that it has there."""
+"""Every error that Lua can write in either format, by its name in Lua."""
 
 REASONS = {
     400: "Bad Request",
@@ -283,7 +283,7 @@ REASONS = {
 
 
 def error_file(error: ErrorResponse, most_bytes: int) -> str:
-    """The whole HTTP response, as HAProxy's ``errorfile`` wants it. ``most_bytes``: of a body."""
+    """Returns the complete HTTP response for HAProxy's ``errorfile``. ``most_bytes``: size of the largest body."""
     body = error.body().replace(MOST_BYTES, str(most_bytes))
     retry = f"retry-after: {error.retry_after}\r\n" if error.retry_after else ""
     return (
@@ -293,12 +293,12 @@ def error_file(error: ErrorResponse, most_bytes: int) -> str:
 
 
 def return_rule(error: ErrorResponse, status: int = 0) -> str:
-    """``return`` arguments of an http-request rule that answers with this error, and with `status` if it is given."""
+    """Returns the action of an http-request rule that responds with this error. `status`: replaces its status."""
     return f"return {_reply(error, status or error.status)}"
 
 
 def http_error(error: ErrorResponse) -> str:
-    """Line of a section: what is answered in it with this error's status where HAProxy makes it up."""
+    """Returns the line of a section that replaces HAProxy's own response with this error's status."""
     return f"http-error {_reply(error, error.status)}"
 
 
@@ -309,15 +309,17 @@ def _reply(error: ErrorResponse, status: int) -> str:
 
 
 def not_ready(model: str, before: str, reason: str) -> str:
-    """The body of 503 for a model, as unknown_model.lua has it, too."""
+    """Returns the JSON body of status 503 for a model. unknown_model.lua writes the same."""
     message = f"The model `{model}` {before}: {reason}. See the status of its resource."
     error = {"message": message, "type": SERVER, "param": None, "code": "model_not_ready", "reason": reason}
     return json.dumps({"error": error}, ensure_ascii=True)
 
 
 def lua_module(most_bytes: int) -> str:
-    """The Lua module ``failures``: each of FAILURES in both shapes, and what is needed to write others. ``most_bytes``:
-    of a body."""
+    """Returns the Lua module ``failures``: each of FAILURES in both formats, and the data for other errors.
+
+    ``most_bytes``: size of the largest body.
+    """
     entries = "".join(
         f"        {name} = {{status = {error.status}, retry_after = {error.retry_after},"
         f" body = [[{error.body()}]], anthropic = [[{error.anthropic()}]]}},\n"

@@ -40,11 +40,12 @@ log = logging.getLogger(__name__)
 
 _BEAT_SECONDS = 5.0
 _STOP_SECONDS = 20.0
-"""HAProxy is stopped a few seconds after us (preStop). If it is still running then, only this container is replaced."""
+"""How long to wait for HAProxy to stop. On pod deletion it stops a few seconds after this process (preStop). If it is
+still running after this time, only this container is being replaced."""
 Run = Callable[[], Coroutine[Any, Any, None]]
-"""Something that runs until it is cancelled."""
+"""A task that runs until cancelled."""
 GetCluster = Callable[[], Cluster]
-"""What the page may know of the cluster now."""
+"""Returns the state of the cluster for the page."""
 
 
 def main(argv: list[str]) -> int:
@@ -60,7 +61,7 @@ def main(argv: list[str]) -> int:
         write_files(settings.directory, render.render_files(settings, DesiredState()))
         return 0
 
-    # Open while no control process runs: who asks for the model list then waits for the next one.
+    # The socket stays open while no control process runs, so requests for the model list wait for the next process.
     model_socket = http_api.open_unix_socket(settings.directory / "control.sock")
 
     def run(restarts: int, pulse: Pulse) -> int:
@@ -70,8 +71,9 @@ def main(argv: list[str]) -> int:
 
 
 def _limit_connections(settings: Settings) -> Settings:
-    """HAProxy's container has our limit of open files. HAProxy does not start if its connections could exceed it.
+    """Lowers the number of connections to what the limit of open files allows.
 
+    HAProxy's container has the same limit as this one, and HAProxy does not start if its connections could exceed it.
     Raises InvalidSettingsError if the limit is too low for a useful gateway.
     """
     _unused, files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -157,16 +159,16 @@ async def _run(settings: Settings, table: Path | None, model_socket: socket.sock
             work.cancel()
         await asyncio.wait({work})
         if not work.cancelled():
-            work.result()  # raises what ended it
+            work.result()  # raises the error that ended it
     return 0
 
 
 async def _connect_cluster(
     settings: Settings, metrics: Metrics, dataplane: DataPlane, reconciler: ReconcileLoop, stack: AsyncExitStack
 ) -> tuple[list[Run], GetCluster]:
-    """What runs for the cluster that the environment names: the source and the waker; for the page, what it shows.
+    """Connects to the cluster. Returns the tasks to run, and a function that returns its state for the page.
 
-    Imported late: the init step and static tables need no client.
+    The imports are local because the init step and static tables need no client.
     """
     from slipway.gateway.control.wake import Waker
     from slipway.gateway.sources.kubernetes import KubernetesSource
@@ -195,7 +197,7 @@ async def _connect_cluster(
 
 
 async def _run_all(*runs: Run) -> None:
-    """Runs all of these until one fails, which ends the others, or until cancelled."""
+    """Runs all tasks until cancelled. If one fails, the others are cancelled."""
     async with asyncio.TaskGroup() as tasks:
         for run in runs:
             tasks.create_task(run())
@@ -208,7 +210,7 @@ async def _send_heartbeats(pulse: Pulse) -> None:
 
 
 async def _refresh(collector: HaproxyCollector, counters: Callable[[], Awaitable[RawCounters]]) -> None:
-    """Fetches HAProxy's counters for the next scrape; the collector shows none while HAProxy does not answer."""
+    """Fetches HAProxy's counters for the next scrape. If HAProxy does not respond, the collector exports none."""
     try:
         collector.counters = await counters()
     except CommandError:
@@ -226,9 +228,9 @@ async def _wait_for_signal(work: asyncio.Task[None]) -> None:
 
 
 async def _shut_down(reconciler: ReconcileLoop, dataplane: DataPlane, work: asyncio.Task[None]) -> None:
-    """Turns new traffic away, reconciles until HAProxy is stopping, and waits for its last stream.
+    """Becomes unready, reconciles until HAProxy is stopping, and waits for its last stream.
 
-    If HAProxy keeps running, only this container is being replaced: it accepts traffic again.
+    If HAProxy does not stop, only this container is being replaced, so the gateway becomes ready again.
     """
     log.info("No longer ready; waiting for HAProxy to stop")
     reconciler.set_leaving(True)
@@ -237,7 +239,7 @@ async def _shut_down(reconciler: ReconcileLoop, dataplane: DataPlane, work: asyn
     while loop.time() < deadline:
         if await dataplane.is_stopping():
             log.info("HAProxy is stopping")
-            work.cancel()  # it takes no more commands; only the model list is still asked for
+            work.cancel()  # HAProxy accepts no more commands, but may still request the model list
             await dataplane.wait_until_ended()
             return
         await asyncio.sleep(0.5)

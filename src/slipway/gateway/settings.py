@@ -1,4 +1,4 @@
-"""The gateway's settings: one YAML file, read once at start. A changed file means a new pod."""
+"""The gateway's settings: a YAML file, which is read once at startup. A change of the file needs a new pod."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 LEAST_CONNECTIONS = 100
 AUDIO_BYTES = 27262976
-"""A form with the largest file that OpenAI takes of audio, which has 25 MB."""
+"""Size of a form with the largest audio file that OpenAI accepts, 25 MB."""
 REDUCED_BODY_BYTES = 16777216
-"""Largest body by default where the memory limit does not bear more."""
+"""Default of the largest body if the memory limit does not allow AUDIO_BYTES."""
 LEAST_BODY_BYTES = 1024
 
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[0-9]{1,5})?")
 
 
-# Safe within the quotes of haproxy.cfg, and compared character by character.
+# These characters need no escaping in the quotes of haproxy.cfg. HAProxy compares them one by one.
 _PLAIN = re.compile(r"[A-Za-z0-9._~:/?#@!$&()*+,;=%-]{1,512}")
 _CLAIM = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,3}")
 _HTTPS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&()*+,;=%\[\]-]{1,1024}")
 
 
 class DeclaredKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A kind of resource by which users declare models."""
+    """A kind of resource with which users declare models."""
 
     group: str
     version: str
@@ -60,83 +60,83 @@ class Jwt(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
     algorithms: Annotated[tuple[Literal["RS256", "ES256"], ...], msgspec.Meta(min_length=1)] = ("RS256", "ES256")
     """Allowed signature algorithms."""
     ca: str = ""
-    """Certificates (PEM) that are trusted at `jwks_url` instead of the usual ones."""
+    """CA certificates (PEM) for `jwks_url`, instead of the system's."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a user may choose. Times are whole seconds, sizes bytes."""
+    """The user's settings. Times are in whole seconds, sizes in bytes."""
 
     max_body_bytes: Annotated[int, msgspec.Meta(ge=0, le=268435456)] = AUDIO_BYTES
-    """Largest request body; above it the answer is 413. 0 in the file: the default, or less with little memory."""
+    """Largest request body. Larger ones get status 413. 0 in the file: the default, which depends on the memory."""
     hold_seconds: Natural = 30
-    """How long a request waits for a model without a ready endpoint before it gets a 503."""
+    """How long a request waits for a model without a ready endpoint before it gets status 503."""
     hold_requests: Natural = 100
-    """How many requests may wait for one model; the next one gets a 429."""
+    """How many requests may wait for one model. Further ones get status 429."""
     wake_seconds: Natural = 600
-    """The same for a model that is scaled from zero: its weights may have to be loaded first."""
+    """How long a request waits for a model that is scaled from zero. Its weights may have to be loaded first."""
     wake_requests: Natural = 1000
-    """How many requests may wait for one such model."""
+    """How many requests may wait for one model that is scaled from zero."""
     hold_bytes: Positive = 268435456
-    """How large the bodies of all waiting requests may be together; a request beyond it gets a 429."""
+    """Total size of the bodies of all waiting requests. A request that exceeds it gets status 429."""
     api_keys_secret: str = ""
-    """Name of a Secret in the gateway's namespace: each value one key. Empty: no key is required."""
+    """Name of a Secret in the gateway's namespace. Each of its values is a key. Empty: no key is required."""
     exchange_listen: str = ":8082"
-    """Address at which other gateways ask how much of the limits was used."""
+    """Address at which other gateways request this gateway's use of the limits."""
     exchange_key_file: str = ""
     """File with the key by which gateways recognize each other. Empty: this gateway is the only one."""
     jwt: Jwt | None = None
     """Issuer of accepted tokens. Rights of their subjects are in the Secret of API keys."""
     connect_seconds: Positive = 2
-    """How long a connection to an engine may take."""
+    """Timeout of connections to engines."""
     stream_idle_seconds: Positive = 1800
-    """How long an engine may be silent, before its answer begins or within it."""
+    """How long an engine may send nothing, before its answer begins or within it."""
     drain_seconds: Positive = 600
-    """How long running requests may continue after the pod is stopped, or a reload replaces the process."""
+    """How long requests may continue after the pod is stopped or a reload replaces the process."""
     threads: Positive = 2
     """HAProxy's threads."""
     max_connections: Annotated[int, msgspec.Meta(ge=LEAST_CONNECTIONS)] = 10000
-    """Clients connected at once; an open file is needed on either side of each."""
+    """Concurrent client connections. Each needs an open file on either side."""
     body_bytes: Positive = 134217728
-    """How large all bodies that are being read may be together, by announced size; a request beyond it gets a 429."""
+    """Total announced size of all bodies that are being received. A request that exceeds it gets status 429."""
     max_connections_per_address: Natural = 8750
-    """Connections and HTTP/2 requests of one source address (IPv6: of one /64) at once; 0: as many as there are."""
+    """Concurrent connections and HTTP/2 requests of one source address (IPv6: of one /64). 0: no limit."""
     trusted_proxies: tuple[str, ...] = ()
-    """Networks of proxies whose ``X-Forwarded-*`` and ``Forwarded`` are believed. They may hold any number of
+    """Networks of proxies whose headers ``X-Forwarded-*`` and ``Forwarded`` are trusted. They may hold any number of
     connections. In hops, the client addresses that they report are counted."""
     cors_origins: tuple[str, ...] = ()
     """Origins (``https://host``) whose pages may read answers in a browser."""
     memory_bytes: Natural = 0
     """HAProxy's memory limit (its option ``-m``); 0: unknown."""
     count_tokens: bool = False
-    """Whether the tokens of answers are counted, by model and key. Costs CPU time for each event of a stream."""
+    """Whether to count the tokens of answers, by model and key. Costs CPU time for each event of a stream."""
     run_directory: str = "/run/gateway"
     """Directory that both containers share: configuration, maps, sockets."""
     listen: str = ":8080"
-    """Public address of HAProxy, ``[host]:port``. Without a host: every address of IPv4, and of IPv6 if the kernel has
-    it."""
+    """Public address of HAProxy, ``[host]:port``. Without a host: every IPv4 address, and every IPv6 address if the
+    kernel supports IPv6."""
     control_listen: str = ":8081"
     """Address of the control process: metrics and health."""
     routed_namespaces: str = ""
     """Label selector of the namespaces whose Services are served. Empty: all."""
     id_owners: dict[str, str] = {}
-    """Model id -> the one namespace whose Services may have it."""
+    """Model ID -> the only namespace whose Services may have it."""
     hub_organizations: tuple[str, ...] = ()
-    """First parts of ids that name an organization of a hub (``meta-llama``), and no namespace."""
+    """First parts of IDs that name an organization of a hub (``meta-llama``) instead of a namespace."""
     foreign_endpoints: bool = False
-    """Whether endpoints are used that are no pods of their Service's namespace."""
+    """Whether to use endpoints that are not pods in their Service's namespace."""
     ui: bool = False
-    """Whether there is a page below ``/ui/``."""
+    """Whether to serve the web page below ``/ui/``."""
     ui_kinds: tuple[DeclaredKind, ...] = ()
-    """Kinds whose resources the page shows."""
+    """Kinds of resources that the page shows."""
 
     @property
     def directory(self) -> Path:
-        """The shared directory as a path."""
+        """Returns `run_directory` as a path."""
         return Path(self.run_directory)
 
 
 class InvalidSettingsError(ValueError):
-    """The settings file cannot be used; the message names the field."""
+    """The settings file is not valid. The message names the field."""
 
 
 def load_settings(path: Path) -> Settings:
@@ -194,7 +194,7 @@ def _jwt_problems(settings: Settings) -> Iterator[str]:
 
 
 def _default_body_limit(settings: Settings) -> int:
-    """The largest body, if the file does not name one."""
+    """Returns the default of the largest body, in bytes."""
     limit = settings.memory_bytes
     fits = not limit or memory.minimum_limit(settings.threads, AUDIO_BYTES) <= limit
     return AUDIO_BYTES if fits else REDUCED_BODY_BYTES
@@ -214,18 +214,18 @@ def _size_problems(settings: Settings) -> Iterator[str]:
 
 
 def split_address(listen: str) -> tuple[str, int]:
-    """Host and port of ``[host]:port``; an empty host means all interfaces, of IPv4 and IPv6."""
+    """Splits ``[host]:port``. An empty host means all interfaces, of IPv4 and IPv6."""
     host, _unused, port = listen.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def join_address(host: str, port: int) -> str:
-    """``host:port``, with an IPv6 address in brackets."""
+    """Returns ``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def has_ipv6() -> bool:
-    """Whether a socket can listen on IPv6, which a kernel may lack."""
+    """Whether a socket can listen on IPv6. Some kernels do not support it."""
     try:
         with socket.socket(socket.AF_INET6) as opened:
             opened.bind(("::", 0))

@@ -1,11 +1,11 @@
-"""The exchange of counts among gateways, for the limits that they keep together. The I/O around ledger.py.
+"""The exchange of counts between gateways, for their common limits. It does the I/O for ledger.py.
 
-Several times a second, while limited requests arrive, a gateway reads HAProxy's counts, asks each other gateway for
-what changed, and hands HAProxy new grants. None of them waits long for another: one that does not answer in time is
-asked again apart from the others.
+While limited requests arrive, each gateway reads HAProxy's counts several times a second, polls every other gateway for
+changes, and sends new grants to HAProxy. A gateway that does not respond in time is retried separately, so the others
+do not wait for it.
 
-A gateway counts among the others while its pod is Ready, or while it answers. One that is neither gets no traffic: it
-is about to start, or about to end.
+A gateway counts as another gateway while its pod is Ready, or while it responds. Otherwise it gets no traffic, because
+it is starting or terminating.
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ log = logging.getLogger(__name__)
 
 FILE = "usage.json"
 _STEP_SECONDS = 0.1
-"""Between two rounds: well below the time that a request waits for a grant (limits.lua)."""
+"""Seconds between two rounds: much less than a request waits for a grant (limits.lua)."""
 _PAUSE_FACTOR = 4
-"""A round that takes long is followed by a pause of so many times its duration."""
+"""The pause after a long round is this many times its duration."""
 _REPLY_SECONDS = 0.4
-"""For the answer of a gateway that answered the last time."""
+"""Timeout for a gateway that answered the last request."""
 _RETRY_SECONDS = 2.0
-"""For the answer of one that did not, and between two questions to it."""
+"""Timeout for a gateway that did not, and the pause between two requests to it."""
 _QUIET_SECONDS = 1.0
-"""Between two exchanges while no limited requests arrive."""
+"""Seconds between two exchanges while no limited requests arrive."""
 _START_SECONDS = 5.0
-"""How long a new process waits for the counts of the others before it grants anything."""
+"""How long a new process waits for the counts of the others before it grants requests."""
 _SAVE_SECONDS = 1.0
 _MOST_FILE = 16 << 20
-"""Bytes. While a new file replaces the old one, both take memory of the pod."""
+"""Maximum size of the file in bytes. While a new file replaces the old one, both use the pod's memory."""
 
 
 class ExchangeSnapshot(NamedTuple):
-    """What the exchange needs of the newest snapshot."""
+    """The part of the latest snapshot that the exchange needs."""
 
     rights: Mapping[str, Rights]
     gateways: Mapping[str, bool]
-    """Addresses of all gateways' exchange, ``host:port``, and whether their pods are Ready."""
+    """``host:port`` of each gateway's exchange, and whether its pod is Ready."""
 
 
 def select_shared_limits(rights: Mapping[str, Rights]) -> dict[str, Limits]:
-    """Limits of keys and subjects that gateways hold together."""
+    """Returns the limits of keys and subjects that gateways enforce together."""
     limits = ((name, own.limits) for name, own in rights.items())
     return {name: own for name, own in limits if own.shared}
 
 
 class Limiter(Protocol):
-    """HAProxy, which counts requests and tokens and holds them to grants. See DataPlane."""
+    """HAProxy, which counts requests and tokens and enforces grants. DataPlane implements it."""
 
     async def read_entries(self, *, everything: bool = False) -> dict[str, HolderEntry]: ...
 
@@ -83,22 +83,22 @@ class Limiter(Protocol):
 
 
 class Clock:
-    """The wall clock, for days and messages; and one that is never set, for all that takes some time."""
+    """The wall clock, for days and messages, and a steady clock, which is never set, for durations."""
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()
 
     def wall(self) -> float:
-        """Unix time."""
+        """Returns the Unix time."""
         return time.time()
 
     def steady(self) -> float:
-        """Unix time as it passes since the process started."""
+        """Returns the Unix time at the start of the process plus the time since then."""
         return self._offset + time.monotonic()
 
 
 class Exchange:
-    """One gateway's end of the exchange."""
+    """One gateway's side of the exchange."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Exchange:
         registry: CollectorRegistry,
         clock: Clock | None = None,
     ) -> None:
-        """`view`: None before the first snapshot."""
+        """`get_snapshot`: returns None before the first snapshot."""
         self._settings, self._limiter, self._get_snapshot, self._clock = (
             settings,
             limiter,
@@ -116,10 +116,10 @@ class Exchange:
             clock or Clock(),
         )
         self._rights: Mapping[str, Rights] = {}
-        """Of which the ledger has the limits."""
+        """Rights whose limits the ledger has."""
         self._seal: Seal | None = None
         self._key_error = ""
-        """Why the key cannot be used, as logged."""
+        """Logged reason why the key cannot be used."""
         host, port = split_address(settings.exchange_listen)
         self.own = join_address(os.environ.get("POD_IP", "") or host or "127.0.0.1", port)
         self._epoch = secrets.token_hex(16)
@@ -129,20 +129,20 @@ class Exchange:
         self._path = settings.directory / FILE
         self._needs_all_entries = True
         self._has_counts = False
-        """Whether it is known what HAProxy counted and may accept: before, nothing is reported."""
+        """Whether HAProxy's counts and grants have been read. Before that, this gateway reports nothing."""
         self._new_tokens = Counter[str]()
-        """Tokens that HAProxy said, and that are not in the ledger yet."""
+        """Tokens from HAProxy that are not in the ledger yet."""
         self._started_at = float("inf")
-        """When this process knew its first snapshot."""
+        """When this process got its first snapshot."""
         self._exchanged_at = self._saved_at = self._peers_busy_at = float("-inf")
-        """`_called`: when another gateway said that limited requests arrive there."""
+        """`_peers_busy_at`: when another gateway last reported that limited requests arrive there."""
         self._saved_version = 0
         self._save_error = ""
-        """Why nothing could be saved, as logged."""
+        """Logged reason why the counts could not be saved."""
         self._busy = False
         """Whether limited requests arrive here."""
         self._reported: set[str] = set()
-        """Gateways whose silence is in the log."""
+        """Unresponsive gateways that have been logged."""
         self._retries: dict[str, asyncio.Task[None]] = {}
         self.port = ExchangePort(self._gateway_hosts, self._reply_to)
         text = "Gateways that do not answer how much of the limits they have used."
@@ -165,9 +165,9 @@ class Exchange:
                 task.cancel()
 
     async def step(self) -> bool:
-        """A round if there are limits. Returns whether there are.
+        """Runs a round if there are limits. Returns whether there are.
 
-        Without a snapshot there is none: what HAProxy counted would be for holders that seem to have no limits.
+        Without a snapshot there is no round, because all holders would seem to have no limits.
         """
         snapshot = self._get_snapshot()
         if snapshot is None:
@@ -184,11 +184,11 @@ class Exchange:
         return limited
 
     async def try_round(self, snapshot: ExchangeSnapshot) -> None:
-        """A round; what fails in it is tried again in the next one."""
+        """Runs a round. The next round retries what fails."""
         try:
             await self.run_round(snapshot)
         except CommandError as error:
-            self._needs_all_entries = True  # what HAProxy told may be lost
+            self._needs_all_entries = True  # an answer of HAProxy may be lost
             log.debug("Could not exchange limits: %s", error)
         except OSError as error:
             if str(error) != self._save_error:
@@ -196,7 +196,10 @@ class Exchange:
                 log.warning("Could not save what was used of limits: %s", error)
 
     async def run_round(self, snapshot: ExchangeSnapshot) -> None:
-        """Reads counts, exchanges them, and grants what is left. Raises CommandError, or OSError after all that."""
+        """Reads counts, exchanges them, and grants requests.
+
+        Raises CommandError, or OSError if the file cannot be saved.
+        """
         now, ledger = self._clock.steady(), self.ledger
         await self._update_ledger(now)
         if self._settings.exchange_key_file:
@@ -236,20 +239,20 @@ class Exchange:
         self._silent.set(len(set(counted) & set(silent)))
 
     def _may_grant(self, now: float) -> bool:
-        """Whether the others have told what was used before this process began, or had the time to."""
+        """Whether the others have reported the use before this process started, or have had time to."""
         peers = self.ledger.gateways.peers
         answered = all(one in peers and peers[one].complete for one in self.ledger.gateways.addresses)
         return answered or now - self._started_at >= _START_SECONDS
 
     def _day_end(self) -> float:
-        """When the ledger's day ends."""
+        """Returns the Unix time at which the ledger's day ends."""
         day = dt.datetime.fromisoformat(self.ledger.days.day).replace(tzinfo=dt.UTC)
         return (day + dt.timedelta(days=1)).timestamp()
 
     # Restarts of this container
 
     def restore(self) -> None:
-        """Continues with what the previous process of this pod counted."""
+        """Restores the counts of the previous process of this pod."""
         try:
             saved = decode_json(self._path.read_bytes(), Saved, most=_MOST_FILE)
         except FileNotFoundError:
@@ -269,10 +272,10 @@ class Exchange:
             write_files(Path(self._settings.directory), {FILE: text})
             self._saved_version, self._save_error = version, ""
 
-    # Questions to other gateways
+    # Requests to other gateways
 
     def _load_seal(self) -> Seal | None:
-        """The seal; None while its key cannot be used. All others are silent then, so an equal part is all there is."""
+        """Returns the seal; None while its key cannot be used. The others are then silent, so an equal part remains."""
         if self._seal is None:
             try:
                 self._seal = load_seal(self._settings.exchange_key_file)
@@ -284,7 +287,7 @@ class Exchange:
         return self._seal
 
     async def _poll_gateways(self, gateways: Iterable[str]) -> None:
-        """Asks all that answered the last time, and waits for them. The others are asked meanwhile."""
+        """Polls the gateways that answered last time, and waits for them. Others are polled in the background."""
         seal, peers = self._load_seal(), self.ledger.gateways.peers
         if seal is None:
             return
@@ -302,7 +305,7 @@ class Exchange:
             self._retries.pop(gateway, None)
 
     async def _poll_gateway(self, seal: Seal, gateway: str, seconds: float) -> bool:
-        """Asks a gateway until it has told everything. Returns whether it has."""
+        """Requests reports from a gateway until it has sent all records. Returns whether it has."""
         try:
             async with asyncio.timeout(seconds):
                 more = True
@@ -325,7 +328,7 @@ class Exchange:
         return Request(gateway, nonce, at, self._epoch, self.own, self._busy, epoch, since, complete)
 
     def _log_silent_gateway(self, gateway: str, error: Exception) -> None:
-        """Logs the first of several errors of a gateway."""
+        """Logs the first of several consecutive errors of a gateway."""
         self._reported &= self._gateways().keys()
         if gateway not in self._reported:
             self._reported.add(gateway)
@@ -338,10 +341,10 @@ class Exchange:
     def _gateway_hosts(self) -> set[str]:
         return {split_address(gateway)[0] for gateway in self._gateways()}
 
-    # Answers
+    # Answers to other gateways
 
     def _reply_to(self, line: bytes) -> bytes:
-        """The sealed answer to a gateway's request. Raises SealError or ValueError."""
+        """Returns the sealed answer to a gateway's request. Raises SealError or ValueError."""
         seal = self._load_seal()
         if seal is None:
             raise ValueError("this gateway has no key")
@@ -349,7 +352,7 @@ class Exchange:
         return seal.seal_answer(request.nonce, self.build_report(request))
 
     def build_report(self, request: Request) -> Report:
-        """The report for another gateway. Raises ValueError while nothing is known of HAProxy."""
+        """Returns the report for another gateway. Raises ValueError before HAProxy's counts have been read."""
         if not self._has_counts:
             raise ValueError("this gateway has just started")
         now = self._clock.steady()
@@ -366,7 +369,7 @@ class Exchange:
 
 
 async def _request_report(seal: Seal, gateway: str, request: Request) -> Report:
-    """Raises OSError, EOFError or SealError."""
+    """Sends one request and returns the report. Raises OSError, EOFError or SealError."""
     reader, writer = await asyncio.open_connection(*split_address(gateway), limit=1 << 16)
     try:
         writer.write(seal.seal_request(request))

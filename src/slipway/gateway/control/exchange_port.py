@@ -1,4 +1,4 @@
-"""The port at which other gateways ask how much of the limits was used. Any pod may try to connect."""
+"""The port at which other gateways request this gateway's use of the limits. Any pod may try to connect."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ from slipway.gateway.shared_limits.seal import LONGEST_REQUEST, SealError
 log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = 2.0
-"""How long a client may take to ask and to read the answer."""
+"""Time in which a client must send its request and read the answer."""
 _MOST_UNKNOWN, _MOST_OF_ADDRESS = 128, 8
-"""Connections at once from addresses of no gateway, and from one address."""
+"""Concurrent connections from addresses that are not gateways', and from one address."""
 
 
 class ExchangePort:
-    """Answers one request of each connection."""
+    """Answers one request per connection."""
 
     def __init__(self, hosts: Callable[[], set[str]], answer: Callable[[bytes], bytes]) -> None:
-        """`hosts`: of the gateways. `answer`: of a line. Raises SealError or ValueError for one that gets none."""
+        """`hosts`: returns the gateways' hosts.
+
+        `answer`: returns the answer to a line; may raise SealError or ValueError.
+        """
         self._hosts, self._answer = hosts, answer
         self._server: asyncio.Server | None = None
         self._connections: Counter[str] = Counter()
         self._refused: set[str] = set()
-        """Gateways whose refused requests are in the log."""
+        """Gateways whose refusal has been logged."""
 
     async def open(self, listen: str) -> None:
-        """Opens it, if it is not open. Raises OSError."""
+        """Opens the port if it is not open. Raises OSError."""
         if self._server is None:
             host, port = split_address(listen)
             self._server = await asyncio.start_server(self.serve, host or None, port, limit=LONGEST_REQUEST)
 
     def close(self) -> None:
-        """Takes no more connections."""
+        """Stops accepting connections."""
         if self._server:
             self._server.close()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one request. A client that is no gateway gets nothing, and soon loses the connection."""
+        """Answers one request. A client that is not a gateway gets no answer, and its connection is closed soon."""
         host = str((writer.get_extra_info("peername") or ("",))[0])
         self._connections[host] += 1
         try:
@@ -59,7 +62,7 @@ class ExchangePort:
             writer.transport.abort()
 
     def _admits(self, host: str) -> bool:
-        """Whether one more connection of this address gets an answer. Strangers leave gateways their part."""
+        """Whether to answer this connection. Connections from unknown addresses never block gateways."""
         gateways = self._hosts()
         unknown = sum(number for other, number in self._connections.items() if other not in gateways)
         return self._connections[host] <= _MOST_OF_ADDRESS and (host in gateways or unknown <= _MOST_UNKNOWN)
@@ -68,10 +71,10 @@ class ExchangePort:
         writer.write(self._answer(await reader.readuntil(b"\n")))
         await writer.drain()
         writer.write_eof()
-        await reader.read(1)  # until the other side has read all and closes
+        await reader.read(1)  # waits until the client has read the answer and closes
 
     def _log_refusal(self, host: str, error: Exception) -> None:
-        """Logs the first of several refusals of a gateway."""
+        """Logs the first of several consecutive refusals of a gateway."""
         gateways = self._hosts()
         self._refused &= gateways
         if isinstance(error, SealError) and host in gateways and host not in self._refused:

@@ -1,4 +1,4 @@
-"""What the control process answers itself: the model list (behind HAProxy, on a Unix socket), health and metrics."""
+"""HTTP server of the control process: the model list (on a Unix socket, behind HAProxy), health and metrics."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from slipway.serving.routing.route import TEXT_GENERATION
 from slipway.serving.routing.selector import InvalidSelectorError, Requirement, chosen, parse
 
 MOST_SELECTOR = 1024
-"""Characters of a label selector, which is held against every model of the list."""
+"""Maximum characters of a label selector, which is evaluated for every model of the list."""
 MOST_COUNTED = 256
-"""Services whose requests are counted for one answer."""
+"""Maximum number of Services in one request for counts."""
 TABLE_SECONDS = 30.0
-"""How long the model list waits for the first table."""
+"""How long requests for the model list wait for the first table."""
 BAD_REQUEST, BROKEN = 400, 500
 HEADER_BYTES = 65536
-"""Of a line of the head: more than HAProxy lets pass, so that none is answered by the framework's parser."""
+"""Maximum length of a header line: more than HAProxy accepts, so the framework's parser never rejects a request."""
 log = logging.getLogger(__name__)
 _BACKLOG = 1024
 _BATCH_SIZE = 200
-"""Models to filter before yielding to the other tasks of the process."""
+"""Models to filter before other tasks of the process may run."""
 
 
 class ModelList:
-    """The model list of the newest table. Each card is written once for a table, and so is the usual answer."""
+    """The model list of the latest table. The cards and the default list are encoded once per table."""
 
     def __init__(self, current: Callable[[], RoutingTable]) -> None:
         self._get_table = current
@@ -51,7 +51,7 @@ class ModelList:
     async def encode(
         self, features: frozenset[str], requirements: Sequence[Requirement], rights: Rights = UNLIMITED
     ) -> bytes:
-        """The answer as JSON: of models that can do any of these features, fulfil the selector, and may be asked."""
+        """Returns the list as JSON: the allowed models that have any of `features` and meet `requirements`."""
         table = self._get_table()
         if table is not self._encoded_table:
             self._encoded_cards = {model: msgspec.json.encode(table.cards[model].to_json()) for model in table.listed}
@@ -80,7 +80,10 @@ def _encode_list(cards: Iterable[bytes]) -> bytes:
 def build_model_list(
     current: Callable[[], RoutingTable], rights: Callable[[], Mapping[str, Rights]] = dict
 ) -> web.Application:
-    """``/v1/models`` and ``/v1/models/{id}``; ids may hold slashes. Both obey label selectors and keys' `rights`."""
+    """Returns the application for ``/v1/models`` and ``/v1/models/{id}``. IDs may contain slashes.
+
+    Both paths support label selectors, and only show models that the key's `rights` allow.
+    """
     models = ModelList(current)
 
     def rights_of(request: web.Request) -> Rights:
@@ -124,7 +127,7 @@ def build_model_list(
 
 @web.middleware
 async def format_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Gives the errors that the framework answers with by itself, as for unknown paths, OpenAI's shape."""
+    """Converts the framework's own errors, such as for unknown paths, to OpenAI's format."""
     try:
         return await handler(request)
     except web.HTTPException as error:
@@ -138,7 +141,7 @@ async def format_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def wait_for_table(ready: asyncio.Event) -> Middleware:
-    """Has requests below ``/v1/`` wait for the first table: an empty list would say that there are no models."""
+    """Returns middleware that holds requests below ``/v1/`` until the first table. An empty list would be wrong."""
 
     @web.middleware
     async def wait(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -154,14 +157,14 @@ def wait_for_table(ready: asyncio.Event) -> Middleware:
 
 
 def is_listed(card: Card, features: frozenset[str]) -> bool:
-    """Whether the list shows a model: one with any requested feature; by default text generators and unknown ones."""
+    """Whether the list contains a model: one with any of `features`; by default text generation or no features."""
     if features:
         return not features.isdisjoint(card.features)
     return not card.features or TEXT_GENERATION in card.features
 
 
 class RequestError(Exception):
-    """The request is answered with an error."""
+    """The request is invalid. `response` is the answer."""
 
     def __init__(self, response: errors.ErrorResponse) -> None:
         super().__init__(response.message)
@@ -169,7 +172,7 @@ class RequestError(Exception):
 
 
 def _parse_selectors(request: web.Request) -> Sequence[Requirement]:
-    """Raises RequestError."""
+    """Parses the request's label selectors. Raises RequestError."""
     selectors = request.headers.getall(HEADER, [])
     if sum(map(len, selectors)) > MOST_SELECTOR:
         raise RequestError(errors.LONG_SELECTOR)
@@ -196,11 +199,13 @@ def build_operations(
     text: Callable[[], bytes],
     requests: Callable[[Sequence[str]], Awaitable[Mapping[str, int]]],
 ) -> web.Application:
-    """``/healthz`` (the process runs), ``/readyz`` (the first table is applied and no end is near), ``/metrics``, and
-    ``/requests`` for the requests in flight or waiting for the given Services.
+    """Returns the application for operations.
 
-    A scrape awaits `refresh`, then gets `text`. `requests` gives the numbers by ``namespace/name`` and may raise
-    CommandError.
+    - ``/healthz``: the process runs.
+    - ``/readyz``: the first table is applied, and the gateway is not shutting down.
+    - ``/metrics``: a scrape awaits `refresh`, then gets `text`.
+    - ``/requests``: requests in flight or waiting for the given Services. `requests` returns the numbers by
+      ``namespace/name``, and may raise CommandError.
     """
 
     async def healthz(_unused: web.Request) -> web.Response:
@@ -236,7 +241,7 @@ def build_operations(
 
 
 def open_unix_socket(path: Path) -> socket.socket:
-    """A Unix socket that takes connections, also while nobody answers them."""
+    """Opens a Unix socket that accepts connections, even while no server answers them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     opened = socket.socket(socket.AF_UNIX)
@@ -247,7 +252,7 @@ def open_unix_socket(path: Path) -> socket.socket:
 
 @asynccontextmanager
 async def serve(application: web.Application, listener: socket.socket | str) -> AsyncIterator[None]:
-    """Serves on a socket that listens, or on ``[host]:port`` (text), while the context lasts."""
+    """Serves the application in the context. `listener`: a listening socket, or ``[host]:port``."""
     runner = web.AppRunner(application, access_log=None, max_line_size=HEADER_BYTES, max_field_size=HEADER_BYTES)
     await runner.setup()
     try:

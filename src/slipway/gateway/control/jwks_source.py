@@ -1,7 +1,7 @@
-"""The key set of the JWT issuer: fetched from its address every minute.
+"""The key set of the JWT issuer, fetched every minute.
 
-The last good answer is stored in the shared directory, so a restarted control process has keys while the issuer is
-unreachable. Time and size of an answer are bounded, and an unusable answer changes nothing.
+The last valid answer is stored in the shared directory, so that a restarted control process has keys even if the issuer
+is unreachable. Time and size of an answer are limited. An unusable answer changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REFRESH_SECONDS = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _JITTER = 0.2
 Receive = Callable[[tuple[VerificationKey, ...]], None]
-"""Receives the keys after each change; none if the first request fails."""
+"""Receives the keys after each change, or no keys if the first request fails."""
 
 
 class JwksSource:
@@ -40,7 +40,7 @@ class JwksSource:
         self._directory, self._jwt = settings.directory, jwt
         self._file = f"jwks-{hashlib.sha256(jwt.jwks_url.encode()).hexdigest()[:16]}.json"
         self._logged_url = jwt.jwks_url.partition("?")[0]
-        """The address in logs: a query may contain a secret."""
+        """URL for logs, without the query, which may contain a secret."""
         self._keys: tuple[VerificationKey, ...] = ()
         self._published = False
         self._is_unreachable, self._logged_problems = False, ""
@@ -67,7 +67,7 @@ class JwksSource:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     def restore(self, receive: Receive) -> None:
-        """Publishes the keys of the last good answer, if there is one."""
+        """Publishes the keys of the last valid answer, if there is one."""
         try:
             self._accept((self._directory / self._file).read_bytes(), receive)
         except FileNotFoundError:
@@ -94,7 +94,7 @@ class JwksSource:
         return True
 
     def _accept(self, text: bytes, receive: Receive) -> None:
-        """Raises JwksError."""
+        """Parses and publishes the keys. Raises JwksError."""
         keys, ignored = jwks.parse_jwks(text, self._jwt.algorithms)
         problems = "; ".join(ignored)
         if problems != self._logged_problems:
@@ -118,7 +118,10 @@ class JwksSource:
 
 
 async def _fetch(session: aiohttp.ClientSession, url: str) -> bytes:
-    """Follows no redirects: the operator chose the address. Raises ClientError, OSError or JwksError."""
+    """Fetches the key set without following redirects, because the operator chose the address.
+
+    Raises ClientError, OSError or JwksError.
+    """
     async with session.get(url, allow_redirects=False, headers={"Accept": "application/json"}) as response:
         if response.status != 200:
             raise JwksError(f"status {response.status}")

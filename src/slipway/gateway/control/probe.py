@@ -1,6 +1,6 @@
-"""Whether a new endpoint listens. Ready in Kubernetes is not always listening: without a probe a pod is ready at once.
+"""Checks that new endpoints listen. A Ready pod may not listen yet, because a pod without a probe is Ready immediately.
 
-An endpoint is given to HAProxy once its port took a connection; until then requests wait instead of being refused.
+HAProxy gets an endpoint when its port has accepted a connection. Until then requests wait instead of failing.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _CONNECT_SECONDS = 2.0
 
 
 class Prober:
-    """Remembers which endpoints listened once, and tries the new ones until they do."""
+    """Remembers the endpoints that listen, and retries new ones until they do."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        """`changed` is called when an endpoint has begun to listen."""
+        """`changed` is called when a new endpoint listens."""
         self._notify = changed
         self._listening: set[str] = set()
         self._tries: dict[str, asyncio.Task[None]] = {}
 
     def filter(self, table: RoutingTable) -> RoutingTable:
-        """The table with the endpoints that listen. Begins to try new ones and forgets those that are gone."""
+        """Returns the table with the endpoints that listen. Starts to try new ones and forgets removed ones."""
         current = {endpoint for backend in table.backends.values() for endpoint in backend.endpoints}
         self._listening &= current
         for endpoint in self._tries.keys() - current:
@@ -36,11 +36,11 @@ class Prober:
         )
 
     def trust(self, endpoints: Iterable[str]) -> None:
-        """Takes these as listening: they are in use already."""
+        """Treats these endpoints as listening, because HAProxy already uses them."""
         self._listening.update(endpoints)
 
     async def close(self) -> None:
-        """Ends all tries."""
+        """Cancels all tries."""
         tries = list(self._tries.values())
         for task in tries:
             task.cancel()

@@ -1,6 +1,6 @@
-"""The loop that keeps HAProxy equal to the table: something changed -> table -> files and commands.
+"""The loop that applies each change of the routing table to HAProxy's files and running process.
 
-It does not know where the table comes from (a cluster, a file): a source publishes snapshots of what it knows.
+A source, such as the cluster or a file, publishes snapshots of the table.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from slipway.gateway.rules.limits import Permissions
 log = logging.getLogger(__name__)
 
 _GATHER_SECONDS = 0.03
-"""Changes that come together are applied together."""
+"""How long to collect changes, so that simultaneous ones are applied together."""
 _CHECK_SECONDS = 10.0
-"""How often HAProxy is compared with the table though nothing changed: it may have been restarted."""
+"""Seconds after which HAProxy is compared with the table even without changes, because it may have restarted."""
 WATCH_SECONDS = 5.0
-"""How often HAProxy is asked what its servers answer."""
+"""Seconds between two checks of the servers' answers."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
 
 
 class ReconcileLoop:
-    """Holds the desired state and applies it."""
+    """Has the desired state and applies it."""
 
     def __init__(self, dataplane: DataPlane, *, verifies_tokens: bool = False) -> None:
-        """`verifies`: this gateway accepts tokens, so it becomes ready after the first answer of their issuer."""
+        """`verifies_tokens`: the gateway accepts tokens, so it becomes ready after their issuer's first answer."""
         self._dataplane = dataplane
         self._verification_keys: tuple[VerificationKey, ...] = ()
         self._issuer_answered = asyncio.Event()
@@ -46,7 +46,7 @@ class ReconcileLoop:
         self._permissions = Permissions()
         self._changed = asyncio.Event()
         self.has_table = asyncio.Event()
-        """Set once there is a table."""
+        """Set when the first table is published."""
         self._snapshot = Snapshot(EMPTY)
         self._leaving = False
         self._applied = asyncio.Event()
@@ -54,7 +54,7 @@ class ReconcileLoop:
 
     @property
     def table(self) -> RoutingTable:
-        """The newest table, with all endpoints: what the model list shows."""
+        """The latest table with all endpoints, as the model list shows it."""
         return self._snapshot.table
 
     @property
@@ -64,47 +64,50 @@ class ReconcileLoop:
 
     @property
     def gateways(self) -> Mapping[str, bool]:
-        """Addresses at which gateways exchange their counts, and whether their pods are Ready."""
+        """Address of each gateway's exchange, and whether its pod is Ready."""
         return self._snapshot.gateways
 
     @property
     def ready(self) -> bool:
-        """Whether this replica should get traffic: HAProxy has had its first table, and no end is near."""
+        """Whether this replica should get traffic: HAProxy has a table, and the gateway is not shutting down."""
         return self._applied.is_set() and not self._leaving
 
     @property
     def passed_over(self) -> dict[str, int]:
-        """How many servers of each backend get no requests, as they answer errors or nothing."""
+        """Number of servers by backend that get no requests because they return errors or nothing."""
         return self._outliers.count_passed_over()
 
     def add_condition(self, condition: asyncio.Event) -> None:
-        """The gateway becomes ready only after this has happened."""
+        """Makes readiness of the gateway depend on this event."""
         self._conditions.append(condition)
 
     def mark_changed(self) -> None:
-        """The desired state may be new."""
+        """Requests a new round, because the desired state may have changed."""
         self._changed.set()
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Takes a new table and new API keys."""
+        """Sets a new snapshot as the desired state."""
         self.has_table.set()
         if snapshot != self._snapshot:
             self._snapshot = snapshot
             self.mark_changed()
 
     def set_verification_keys(self, keys: tuple[VerificationKey, ...]) -> None:
-        """Takes the issuer's new keys; none if its first answer was not usable."""
+        """Sets the issuer's new keys; none if its first answer was not usable."""
         self._verification_keys = keys
         self._issuer_answered.set()
         self.mark_changed()
 
     def set_leaving(self, leaving: bool) -> None:
-        """Announces that no more traffic should come, or takes that back."""
+        """Makes the gateway unready before it shuts down, or ready again."""
         self._leaving = leaving
         self.mark_changed()
 
     async def run(self) -> None:
-        """Applies until cancelled. Begins with the first snapshot, once HAProxy runs: servers in use need no probe."""
+        """Applies the desired state until cancelled. Starts with the first snapshot, when HAProxy runs.
+
+        Servers that HAProxy already uses need no probe.
+        """
         try:
             await self.has_table.wait()
             await self._issuer_answered.wait()
@@ -120,7 +123,7 @@ class ReconcileLoop:
             await self._prober.close()
 
     async def watch_servers(self) -> None:
-        """Looks every few seconds which servers are to be passed over, until cancelled."""
+        """Checks every few seconds which servers to pass over, until cancelled."""
         now = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(WATCH_SECONDS)
@@ -128,7 +131,7 @@ class ReconcileLoop:
             try:
                 verdicts = self._outliers.observe(now(), await self._dataplane.read_outcomes())
             except CommandError:
-                verdicts = []  # HAProxy does not run; the loop tells that
+                verdicts = []  # HAProxy does not run, which the loop reports
             for one in verdicts:
                 log.warning("%s: skipping %s for %.0f s: %s", one.backend, one.server, one.seconds, one.reason)
             if readmitted or verdicts:

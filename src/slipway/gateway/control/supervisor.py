@@ -1,7 +1,7 @@
-"""The first process of the control container: it starts the control process anew when that ends or hangs.
+"""The first process of the control container, which restarts the control process if it ends or hangs.
 
-A pod is Ready while all of its containers run. Were it the kubelet that starts the control process anew, the pod would
-get no connections meanwhile, after a few deaths for minutes, though HAProxy works on beside it.
+A pod is Ready only while all its containers run. If the kubelet restarted the control process, the pod would get no
+connections in the meantime, and after several crashes for minutes, although HAProxy keeps running.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 SILENT_SECONDS = 60.0
-"""After so long without a beat a process hangs."""
+"""A process without a heartbeat for this long hangs."""
 _CHECK_SECONDS = 5.0
 _STABLE_SECONDS = 20.0
-"""A process that lived so long is started anew at once."""
+"""A process that ran for this long is restarted immediately."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 _SIGNALS = _STOP_SIGNALS | {signal.SIGCHLD}
 
 
 class Pulse:
-    """When the control process was last seen alive, in memory that both processes share."""
+    """The time of the control process's last heartbeat, in memory that both processes share."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 8)
         self.beat()
 
     def beat(self) -> None:
-        """The process is alive now."""
+        """Records a heartbeat."""
         struct.pack_into("d", self._memory, 0, time.monotonic())
 
     def silent_seconds(self) -> float:
-        """For how long it has not been."""
+        """Returns the seconds since the last heartbeat."""
         last: float = struct.unpack_from("d", self._memory)[0]
         return time.monotonic() - last
 
 
 Run = Callable[[int, Pulse], int]
-"""Runs a control process, told how often one was started anew before it; returns its exit status."""
+"""Runs a control process with the number of restarts before it. Returns its exit status."""
 
 
 def supervise(run: Run) -> int:
-    """Keeps a process running until SIGTERM or SIGINT, which it gets too; returns the exit status of the last one.
+    """Keeps a process running until SIGTERM or SIGINT, which is passed on. Returns the last process's exit status.
 
-    No other thread may run, as processes are forked.
+    No other thread may run, because processes are forked.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     restarts, pause = 0, 0.0
@@ -76,18 +76,21 @@ def supervise(run: Run) -> int:
 
 
 def next_pause(lifetime: float, pause: float) -> float:
-    """Seconds to wait before the next start, by how long the last process lived and what was waited before it."""
+    """Returns the seconds to wait before the next start.
+
+    `lifetime`: how long the last process ran; `pause`: how long the wait before it was. Both in seconds.
+    """
     if lifetime >= _STABLE_SECONDS:
         return 0.0
     return min(max(2 * pause, _FIRST_PAUSE), _LONGEST_PAUSE)
 
 
 def _run_child(run: Run, restarts: int, pulse: Pulse) -> None:
-    """Becomes the control process; does not return."""
+    """Runs the control process in the forked child; does not return."""
     status = 1
     try:
         status = run(restarts, pulse)
-    except BaseException:  # noqa: BLE001 - whatever it was ends this process, and not by way of the supervisor's code
+    except BaseException:  # noqa: BLE001 - any error must end this process, and must not reach the supervisor's code
         traceback.print_exc()
     finally:
         logging.shutdown()
@@ -95,7 +98,7 @@ def _run_child(run: Run, restarts: int, pulse: Pulse) -> None:
 
 
 def _wait_for_exit(child: int, pulse: Pulse) -> tuple[int, bool]:
-    """Exit status of the process (negative: the signal that ended it), and whether it was told to end."""
+    """Waits for the process. Returns its exit status (negative: the signal), and whether it received a stop signal."""
     stopping = False
     while True:
         received = signal.sigtimedwait(_SIGNALS, _CHECK_SECONDS)

@@ -1,8 +1,8 @@
 """The waker: scales a model from zero to one when requests wait for it.
 
-It polls HAProxy for waiting requests only while some model is scaled to zero. Other gateways may do the same: each
-write carries the version that was read, and asks for one replica only. More replicas are the autoscaler's job. Each
-model is scaled in a task of its own, so that one that fails or answers slowly delays no other.
+It polls HAProxy for waiting requests only while some model is scaled to zero. Other gateways may do the same, so each
+write contains the version that was read, and always sets one replica. The autoscaler adds more. Each model is scaled in
+a separate task, so that a failing or slow one does not delay others.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 _RETRY_SECONDS = 1.0
-"""Between two tries for one target."""
+"""Seconds between two attempts for one target."""
 _ATTEMPTS = 3
-"""How often a scale is read within one try when others write at the same time."""
+"""Reads of a scale in one attempt, if others write at the same time."""
 
 
 class Sleeper(NamedTuple):
-    """What is to be scaled: several backends (a model and its adapters) may share it."""
+    """A scale target that is at zero. Several backends, such as a model and its adapters, may share it."""
 
     namespace: str
     target: ScaleTarget
 
 
 def find_sleepers(table: RoutingTable) -> dict[str, Sleeper]:
-    """What to scale by the name of each backend that has no endpoint. Pure."""
+    """Returns the scale target of each backend without an endpoint, by backend name. Pure."""
     return {
         name: Sleeper(backend.namespace, backend.route.scale)
         for name, backend in table.backends.items()
@@ -55,21 +55,21 @@ class Waker:
         report: Callable[[Backend, str], None],
         report_woken: Callable[[Backend, str], None],
     ) -> None:
-        """`waiting` gives the number of waiting requests by backend and may raise CommandError.
+        """`waiting` returns the number of waiting requests by backend, and may raise CommandError.
 
-        `report` is called with a backend that cannot be scaled and the reason, once for each reason. `report_woken` is
-        called with each backend that was scaled and a message for people.
+        `report` gets a backend that cannot be scaled and the reason, once per reason. `report_woken` gets each backend
+        that was scaled and a message for users.
         """
         self._client = client
         self._waiting = waiting
         self._report, self._report_woken = report, report_woken
         self._reported: dict[Sleeper | None, str] = {}
-        """The last failure reported for each; None: for the list of waiting requests."""
+        """The last failure reported for each target. Key None: the list of waiting requests."""
         self._paused_until: dict[Sleeper, float] = {}
-        """Until when each is not tried again."""
+        """Time before which each target is not tried again."""
 
     async def run(self, current: Callable[[], RoutingTable]) -> None:
-        """Wakes until cancelled."""
+        """Wakes models until cancelled."""
         table, asleep = EMPTY, find_sleepers(EMPTY)
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as tries:
@@ -98,13 +98,13 @@ class Waker:
         self._reported = {subject: text for subject, text in self._reported.items() if subject in subjects}
 
     async def _count_waiting(self) -> Mapping[str, int]:
-        """The number of waiting requests by backend, without backends that have none."""
+        """Returns the number of waiting requests, for each backend that has any."""
         try:
             waiting = {name: number for name, number in (await self._waiting()).items() if number}
         except CommandError as error:
             log.debug("Could not list waiting requests: %s", error)
             return {}
-        except Exception as error:  # a bug must not end what serves the models that are awake
+        except Exception as error:  # a bug must not affect models that are running
             if self._is_new(None, _describe_unexpected(error)):
                 log.exception("Unexpected error while listing waiting requests")
             return {}
@@ -135,24 +135,27 @@ class Waker:
             self._report(backend, message)
 
     def _is_new(self, subject: Sleeper | None, message: str) -> bool:
-        """Whether this differs from the last failure reported for ``subject``."""
+        """Whether this differs from the last failure reported for `subject`. Remembers it."""
         new = self._reported.get(subject) != message
         self._reported[subject] = message
         return new
 
 
 def _describe_unexpected(error: Exception) -> str:
-    """The public description of an unexpected error. Its text goes to the log only: more people read Events."""
+    """Returns the public description of an unexpected error.
+
+    Its text is only logged, because more people read Events.
+    """
     return f"{type(error).__name__}, see the gateway's log"
 
 
 async def wake(client: Client, sleeper: Sleeper) -> bool:
-    """Sets the scale to one where it is zero; says whether it was. Raises ApiError."""
+    """Sets the scale to one if it is zero. Returns whether it was. Raises ApiError."""
     target = sleeper.target
     kind = Kind(target.group, target.version, "Scale", target.plural)
     for reading in range(1, _ATTEMPTS + 1):
         scale = await client.get(kind, Key(sleeper.namespace, target.name), subresource="scale")
-        # A zero is left out of the JSON by the API server.
+        # The API server omits a zero from the JSON.
         if scale.get("spec", {}).get("replicas", 0):
             return False
         try:

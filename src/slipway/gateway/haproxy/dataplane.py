@@ -1,4 +1,4 @@
-"""HAProxy as seen from the control process: files and sockets in the shared directory. All I/O towards it is here."""
+"""The control process's access to HAProxy: files and sockets in the shared directory. All I/O with HAProxy is here."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from slipway.gateway.settings import Settings
 log = logging.getLogger(__name__)
 
 _ARRIVAL_SECONDS = 0.05
-"""A server that became ready is among those that HAProxy chooses from a moment after the command was answered."""
+"""HAProxy starts to use a server a moment after it confirms that the server is ready."""
 
 _RELOAD_PAUSE = 5.0
-"""Seconds between two reloads."""
+"""Minimum seconds between two reloads."""
 
 _WRAP_SECONDS = 60.0
-"""Seconds between two readings of the counters of tokens, which wrap at 2^32."""
+"""Seconds between two readings of the token counters, which wrap at 2^32."""
 
 _BACKENDS_AND_SERVERS = 6
-"""What ``show stat`` shows, as a sum of bits."""
+"""Argument of ``show stat``: the sum of the bits for backends and servers."""
 SHOW_HOLD = "show slipway hold"
-"""Answered by hold.lua."""
+"""Command that hold.lua implements."""
 
 
 def write_files(directory: Path, files: Mapping[str, str]) -> None:
-    """Writes what differs, each file at once: a reader sees the old or the new text, never a part."""
+    """Writes the files that differ. Each write is atomic: a reader sees the old or the new text."""
     for name, text in files.items():
         path = directory / name
         data = text.encode()
@@ -65,13 +65,14 @@ class DataPlane:
         self._reloaded_at = -_RELOAD_PAUSE
         self._table_counters = tokens.TableCounters()
         self._counter_lock = asyncio.Lock()
-        """Held while counters are read: TableCounters needs the readings in order, and HAProxy allows few sessions."""
+        """Held while counters are read, because TableCounters needs them in order, and HAProxy allows few sessions."""
 
     async def apply(self, state: DesiredState) -> None:
-        """Writes the files for `state` and updates the process. Raises CommandError after writing the files: retry.
+        """Writes the files for `state` and updates the running process.
 
-        The files come first, so that a process that starts at any moment reads the new state. If the running process
-        refuses it twice, a reload starts a new one; that loses no request either.
+        The files are written first, so that a process that starts at any time reads the new state. If the running
+        process refuses the changes twice, a reload starts a new one, which loses no request. Raises CommandError if
+        HAProxy could not be updated; the caller retries.
         """
         async with self._lock:
             write_files(self._settings.directory, render.render_files(self._settings, state))
@@ -79,7 +80,7 @@ class DataPlane:
                 try:
                     await self._update(state)
                 except NotRunningError:
-                    raise  # it reads the files when it starts; a reload would revive one that is stopping
+                    raise  # HAProxy reads the files when it starts; a reload would revive one that is stopping
                 except CommandError as error:
                     log.warning("Could not update the running HAProxy (%s attempt): %s", attempt, error)
                 else:
@@ -87,7 +88,7 @@ class DataPlane:
             await self._reload()
 
     async def _reload(self) -> None:
-        """Starts a new process. Old ones live as long as their streams, so reloads must be rare."""
+        """Starts a new process. Old ones run until their last stream ends, so reloads must be rare."""
         now = asyncio.get_running_loop().time()
         if now - self._reloaded_at < _RELOAD_PAUSE:
             raise CommandError(f"not reloading: the last reload was less than {_RELOAD_PAUSE:.0f} s ago")
@@ -115,7 +116,7 @@ class DataPlane:
             jwks.delete_unused(self._settings.directory, state.verification)
 
     async def _load_certificates(self, session: Session, state: DesiredState) -> list[str]:
-        """Loads missing public keys into HAProxy. Returns the paths of those that it no longer needs."""
+        """Loads missing public keys into HAProxy. Returns the paths of unused ones."""
         loaded = jwks.parse_loaded(await session.query(jwks.SHOW_CERTIFICATES))
         certificates = {f"{self._settings.run_directory}/{key.file}": key.certificate for key in state.verification}
         for path, certificate in certificates.items():
@@ -153,13 +154,13 @@ class DataPlane:
         )
 
     async def list_active_servers(self) -> set[str]:
-        """Names of the servers that take requests now. Raises CommandError when HAProxy does not run."""
+        """Returns the names of the servers that accept requests. Raises CommandError if HAProxy does not run."""
         async with haproxy_socket.open_session(self._socket) as session:
             backends = runtime_diff.parse_backends(await session.query(runtime_diff.SHOW_BACKENDS_AND_SERVERS))
         return {name for backend in backends.values() for name, active in backend.servers.items() if active}
 
     async def read_outcomes(self) -> dict[str, dict[str, Count]]:
-        """What the servers did of models that have several and are asked, by backend. Raises CommandError."""
+        """Returns the requests of each server of busy models with several servers, by backend. Raises CommandError."""
         async with haproxy_socket.open_session(self._socket) as session:
             busy = runtime_diff.list_busy_backends(await session.query(runtime_diff.SHOW_BACKENDS))
             return {
@@ -185,12 +186,12 @@ class DataPlane:
             await asyncio.sleep(0.5)
 
     async def count_waiting(self) -> dict[str, int]:
-        """How many requests wait, by backend. Raises CommandError."""
+        """Returns the number of waiting requests by backend. Raises CommandError."""
         async with haproxy_socket.open_session(self._socket) as session:
             return metrics.parse_waiting(await session.query(SHOW_HOLD))
 
     async def count_requests(self, backends: Sequence[str]) -> dict[str, int]:
-        """How many requests these backends have in flight or waiting. Raises CommandError."""
+        """Returns the number of requests in flight or waiting for each of these backends. Raises CommandError."""
         async with haproxy_socket.open_session(self._socket) as session:
             statistics = await session.query_all(
                 [f"show stat {backend} {_BACKENDS_AND_SERVERS} -1" for backend in backends]
@@ -198,12 +199,12 @@ class DataPlane:
             hold = await session.query_all([f"{SHOW_HOLD} {backend}" for backend in backends])
         numbers: dict[str, int] = {}
         for answer, waiting in zip(statistics, hold, strict=True):
-            if answer.startswith("# "):  # otherwise HAProxy does not have the backend yet
+            if answer.startswith("# "):  # another answer means that HAProxy does not have the backend yet
                 numbers |= metrics.count_requests(answer, waiting)
         return numbers
 
     async def read_counters(self) -> metrics.RawCounters:
-        """What HAProxy counted. Raises CommandError."""
+        """Reads HAProxy's counters. Raises CommandError."""
         async with self._counter_lock:
             async with haproxy_socket.open_session(self._socket) as session:
                 answers = metrics.RawCounters(
@@ -215,30 +216,31 @@ class DataPlane:
             return answers._replace(tokens=(*answers.tokens, *await self._read_thread_tokens()))
 
     async def read_entries(self, *, everything: bool = False) -> dict[str, limits.HolderEntry]:
-        """Entries of holders of limits that were used since the last time, or of all. Raises CommandError."""
+        """Reads the entries of holders that sent requests since the last call, or all. Raises CommandError."""
         async with haproxy_socket.open_session(self._socket) as session:
             return limits.parse_entries(await session.query(limits.SHOW_LIMITS + " all" * everything))
 
     async def collect_tokens(self, totals: Counter[str]) -> None:
-        """Adds new tokens of holders of limits. Raises CommandError; what other threads answered is added all the same.
+        """Adds the new tokens of each holder to `totals`.
 
-        HAProxy does not say it again.
+        HAProxy reports them only once, so the answers of other threads are added even if one thread fails. Raises
+        CommandError.
         """
         for name in tokens.socket_names(self._settings):
             async with haproxy_socket.open_session(self._settings.directory / name) as session:
                 totals.update(limits.parse_tokens(await session.query(limits.SHOW_SPENT)))
 
     async def grant(self, grants: Iterable[tuple[str, str, str]]) -> None:
-        """Hands grants to limits.lua: holder, birth and text of each. Raises CommandError."""
+        """Sends grants to limits.lua: holder, birth and encoded grant of each. Raises CommandError."""
         commands = list(limits.grant_commands(grants))
         if commands:
             async with haproxy_socket.open_session(self._socket) as session:
                 await session.execute_all(commands)
 
     async def drop(self, drops: Iterable[tuple[str, str, int]]) -> list[tuple[str, str]]:
-        """Drops entries of limits.lua: holder, birth, and requests as counted. Raises CommandError.
+        """Deletes entries of limits.lua: holder, birth and counted requests of each. Raises CommandError.
 
-        Returns those that it no longer has. It keeps one for which a request came meanwhile.
+        Returns holder and birth of those that no longer exist. An entry with new requests is kept.
         """
         commands = list(limits.drop_commands(drops))
         if not commands:
@@ -247,7 +249,7 @@ class DataPlane:
             return limits.parse_dropped("\n".join(await session.query_all(commands)))
 
     async def _read_thread_tokens(self) -> list[str]:
-        """What each of HAProxy's threads counted; empty if tokens are not counted."""
+        """Reads the token counts of each of HAProxy's threads; empty if tokens are not counted."""
         answers = []
         for name in tokens.socket_names(self._settings):
             async with haproxy_socket.open_session(self._settings.directory / name) as session:
@@ -257,12 +259,12 @@ class DataPlane:
     async def watch_tokens(self) -> None:
         """Reads the stick table often enough to notice each wrap of its counters, until cancelled."""
         while True:
-            with suppress(CommandError):  # HAProxy does not run; the loop tells that
+            with suppress(CommandError):  # the reconcile loop reports that HAProxy does not run
                 async with self._counter_lock, haproxy_socket.open_session(self._socket) as session:
                     await self._read_table_tokens(session)
             await asyncio.sleep(_WRAP_SECONDS)
 
     async def _read_table_tokens(self, session: Session) -> str:
-        """What rules counted. The caller holds `_reading`."""
+        """Reads the token counts of rules. The caller holds `_counter_lock`."""
         process, table = await session.query_all([f"get var {tokens.START_VARIABLE}", f"show table {tokens.TABLE}"])
         return self._table_counters.rows(process, table)

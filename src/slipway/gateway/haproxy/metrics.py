@@ -1,8 +1,8 @@
-"""HAProxy's counters as Prometheus metrics, made anew at each scrape. Pure: raw answers in, metrics out.
+"""HAProxy's counters as Prometheus metrics, created for each scrape. Pure: raw answers in, metrics out.
 
-Every label value is a model's namespace and Service name, so the number of series is bounded by the models there are:
-what HAProxy still remembers of deleted ones is left out.
-Counters begin at zero when HAProxy starts or is loaded anew, as Prometheus expects of a restarted process.
+Labels contain a model's namespace and Service name. The number of series is bounded by the existing models, because
+counters of deleted models are omitted. Counters start at zero when HAProxy starts or reloads, as Prometheus expects of
+a restarted process.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ _FIRST_BYTE = re.compile(r"key=(\S+) .*gpc0=(\d+) gpc1=(\d+)")
 
 
 class RawCounters(NamedTuple):
-    """Raw answers: statistics of frontends, backends and servers, the first-byte table, the waiting requests."""
+    """HAProxy's answers: statistics of frontends, backends and servers, the first-byte table, and waiting requests."""
 
     statistics: str
     first_bytes: str
     hold: str
     tokens: tuple[str, ...] = ()
-    """What each thread counted."""
+    """Token counts of each thread."""
     passed_over: Mapping[str, int] = {}
-    """How many servers of a backend get no requests, as they answer errors or nothing."""
+    """Number of servers by backend that get no requests because they return errors or nothing."""
 
 
 class BackendCounters(NamedTuple):
-    """What HAProxy counted of one backend. Without a unit: requests."""
+    """Counters of one backend. Fields without a unit are numbers of requests."""
 
     active: int
-    """That servers work on."""
+    """Requests that servers are processing."""
     waiting: int
-    """That wait for a server."""
+    """Requests that wait for a server."""
     answered: int
     failed: int
-    """Of those answered: with a status of 500 and above."""
+    """Answers with status 500 or higher, also counted in `answered`."""
     first_byte_ms: int
-    """All times from the arrival at a server to the first byte, together."""
+    """Total time from the arrival at a server to the first byte."""
     first_bytes: int
-    """How many there were."""
+    """Number of these times."""
     passed_over: int = 0
-    """Servers that get no requests, as they answer errors or nothing."""
+    """Servers that get no requests because they return errors or nothing."""
 
 
 def parse_counters(counters: RawCounters) -> dict[str, BackendCounters]:
-    """Of each model's backend, by its name."""
+    """Returns the counters of each model's backend, by name."""
     held = parse_waiting(counters.hold)
     bytes_ = {name: (int(ms), int(number)) for name, ms, number in _FIRST_BYTE.findall(counters.first_bytes)}
     backends = {}
@@ -74,13 +74,13 @@ def parse_counters(counters: RawCounters) -> dict[str, BackendCounters]:
 
 
 class HaproxyCollector(Collector):
-    """Shows the answers that it was given last."""
+    """Exports the last counters as metrics."""
 
     def __init__(self) -> None:
         self.counters: RawCounters | None = None
 
     def collect(self) -> Iterable[Metric]:
-        """Called by the registry."""
+        """Creates the metrics. The registry calls this for each scrape."""
         up = GaugeMetricFamily("slipway_gateway_haproxy_up", "1 while HAProxy responds to the control process.")
         up.add_metric((), 1 if self.counters else 0)
         yield up
@@ -129,7 +129,7 @@ def _traffic_metrics(rows: list[dict[str, str]]) -> Iterator[Metric]:
         if row["svname"] != "BACKEND" or ":" not in row["pxname"]:
             continue
         model = _split_backend(row["pxname"])
-        # Who waits for the next server comes to the backend a second time, where he is counted.
+        # A request that waits for another server enters the backend twice, so subtract the first time.
         retried = retries.get(row["pxname"], {})
         for code in _CODES:
             requests.add_metric((*model, code), _number(row, f"hrsp_{code}") - _number(retried, f"hrsp_{code}"))
@@ -172,7 +172,7 @@ def _first_byte_metric(text: str, backends: Set[str]) -> Metric:
 
 
 def count_requests(statistics: str, hold: str) -> dict[str, int]:
-    """How many requests are in flight or waiting, by backend. ``statistics``: rows of backends and their servers."""
+    """Returns the requests in flight or waiting, by backend. ``statistics``: rows of backends and their servers."""
     rows = list(csv.DictReader(io.StringIO(statistics.removeprefix("# "))))
     held = parse_waiting(hold)
     retried = {row["pxname"]: row for row in rows if row["svname"] == fallback_server.NAME}
@@ -184,7 +184,7 @@ def count_requests(statistics: str, hold: str) -> dict[str, int]:
 
 
 def parse_waiting(hold: str) -> dict[str, int]:
-    """How many requests wait, by backend, of the answer about waiting requests."""
+    """Returns the number of waiting requests by backend. ``hold``: the answer to SHOW_HOLD."""
     return {backend: int(now) for backend, now, *_refused in map(str.split, hold.splitlines())}
 
 
@@ -198,7 +198,7 @@ def _hold_metrics(text: str, backends: Set[str]) -> Iterator[Metric]:
         " the model cannot start (failed, 503).",
         labels=(*LABELS, "reason"),
     )
-    # Zeros too: of a series that begins with 1 no rate tells the first refusal.
+    # Zeros are exported too, because no rate shows the first refusal in a series that begins with 1.
     counted = {line.split()[0]: line.split()[1:] for line in text.splitlines()}
     for backend in sorted(backends):
         now, *numbers = map(int, counted.get(backend, (0, 0, 0, 0)))

@@ -1,4 +1,4 @@
-"""Every file that HAProxy reads, made of settings, table and keys. Pure but for reading our own Lua files."""
+"""Renders every file that HAProxy reads from settings, table and keys. Pure, except that it reads the Lua files."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ LUA_FILES = {
         "unknown_model.lua",
     ),
 }
-"""Folder -> its files. HAProxy has all of them in one folder."""
+"""Lua files by source directory. In the pod, they are all in one directory."""
 
 UNREADY, REFUSED = "unready.map", "refused.map"
-"""Read by reasons.lua."""
+"""Maps that reasons.lua reads."""
 
 
 def unready_reasons(table: RoutingTable) -> dict[str, str]:
-    """By backend without an endpoint: the reason, with a ~ before it where waiting may help."""
+    """Returns the reason of each backend without an endpoint, after a ~ if the model may still start."""
     return {
         name: f"{'' if condition.final else '~'}{condition.reason}"
         for name, backend in table.backends.items()
@@ -62,13 +62,15 @@ def unready_reasons(table: RoutingTable) -> dict[str, str]:
 
 
 def _wake_text(route: Route) -> str:
-    """How long requests wait for a model that is started for them: ``300s``, or 1 as for every such model. Empty: it is
-    not."""
+    """Returns how long requests wait for a model that they scale from zero.
+
+    ``300s``: the route's own time; ``1``: the gateway's setting; empty: the model is not scaled from zero.
+    """
     return f"{route.wake_seconds}s" if route.wake_seconds else "1" * (route.scale is not None)
 
 
 class DesiredState(NamedTuple):
-    """All that HAProxy must know and that changes while it runs."""
+    """The configuration of HAProxy that changes while it runs."""
 
     table: RoutingTable = EMPTY
     keys: tuple[tuple[str, str], ...] = ()
@@ -76,14 +78,14 @@ class DesiredState(NamedTuple):
     rights: Mapping[str, Rights] = {}
     """By name of the key."""
     ready: bool = False
-    """Whether /readyz says so."""
+    """Whether /readyz returns status 200."""
     allowed: Mapping[str, str] = {}
-    """``key/backend`` for each backend that a restricted key may ask: limits.allowed."""
+    """``key/backend`` for each backend that a restricted key may use (see limits.allowed_entries)."""
     verification: tuple[VerificationKey, ...] = ()
     """Public keys that verify tokens."""
 
     def maps(self, settings: Settings) -> dict[str, dict[str, str]]:
-        """Entries of every map that HAProxy has with these settings, by its file name."""
+        """Returns the entries of every map that these settings need, by file name."""
         maps = {
             haproxy_maps.MODELS_MAP: dict(self.table.models),
             "labels.map": {
@@ -107,7 +109,7 @@ class DesiredState(NamedTuple):
 
 
 def render_files(settings: Settings, state: DesiredState) -> dict[str, str]:
-    """Text of each file by its path below the shared directory."""
+    """Returns the text of each file, by its path below the shared directory."""
     lua = resources.files(__package__) / "lua"
     return (
         {f"lua/{name}": (lua / folder / name).read_text() for folder, names in LUA_FILES.items() for name in names}
@@ -133,7 +135,7 @@ def render_files(settings: Settings, state: DesiredState) -> dict[str, str]:
 
 
 def _known_lua(settings: Settings) -> str:
-    """A Lua module: the paths, and the maps of the models and of the keys that may not use all of them."""
+    """Returns a Lua module with the served paths, and the files of the maps of models and of restricted keys."""
     run = settings.run_directory
     restricted = f'"{run}/restricted.map"' if settings.api_keys_secret else "nil"
     quoted_paths = ", ".join(f'"{path}"' for path in (*(one.path for one in paths.PATHS), paths.SESSION, "/v1/models"))
@@ -141,5 +143,5 @@ def _known_lua(settings: Settings) -> str:
 
 
 def _reason_maps_lua(run: str) -> str:
-    """A Lua module: where the maps lie."""
+    """Returns a Lua module with the files of the maps of reasons."""
     return f'return {{unready = "{run}/{UNREADY}", refused = "{run}/{REFUSED}"}}\n'

@@ -1,7 +1,8 @@
 """The commands that bring a running HAProxy to the desired state. Pure: two states in, commands out.
 
-The running state is always read from HAProxy, never remembered: a restart of either process needs no special case.
-The order loses no request: a new server exists before a map leads to it, an old one is left before it is removed.
+The running state is always read from HAProxy and never cached, so a restart of either process needs no special case.
+The order of commands loses no request: a server is added before a map refers to it, and removed after its traffic has
+stopped.
 """
 
 from __future__ import annotations
@@ -23,22 +24,24 @@ SHOW_BACKENDS_AND_SERVERS = "show stat -1 6 -1"
 SHOW_BACKENDS = "show stat -1 2 -1"
 _BUSY_SECONDS = 15
 HOLD_MAP = "hold.map"
-"""The map of backends whose requests are held, whatever servers they have."""
+"""Map of backends whose requests are held, even if they have servers."""
 
 _BATCH_SIZE = 100
-"""Commands that are sent at once. One by one, thousands of them would keep the changes of others waiting."""
+"""Commands in one batch. If thousands of commands were sent one by one, other changes would wait for them."""
 
 
 class Command(NamedTuple):
-    """One line for the command socket, and the answer that means success."""
+    """A line for the command socket, and the answer that means success."""
 
     text: str
     answer: str = ""
 
 
 def batches(commands: Iterable[Command]) -> Iterator[list[Command]]:
-    """Commands as they may be sent at once: entries of maps, and states of servers, which do not need each other. Any
-    other goes alone."""
+    """Groups commands into batches.
+
+    Only changes of map entries and of server states are independent and share a batch. Other commands are sent alone.
+    """
     for kind, group in groupby(commands, key=_batch_kind):
         waiting = list(group)
         size = _BATCH_SIZE if kind else 1
@@ -46,7 +49,7 @@ def batches(commands: Iterable[Command]) -> Iterator[list[Command]]:
 
 
 def _batch_kind(command: Command) -> str:
-    """What a command changes of which many may be sent at once; empty: something else."""
+    """Returns the kind of a command that can share a batch with others of its kind; empty if it cannot."""
     verb, what, *_unused = command.text.split(" ", 2)
     if what == "map":
         return "map"
@@ -54,7 +57,7 @@ def _batch_kind(command: Command) -> str:
 
 
 class RunningBackend(NamedTuple):
-    """A model's backend as HAProxy has it."""
+    """A model's backend in the running HAProxy."""
 
     published: bool
     servers: Mapping[str, bool]
@@ -62,29 +65,29 @@ class RunningBackend(NamedTuple):
 
     @property
     def endpoints(self) -> dict[str, bool]:
-        """The servers that are endpoints of the model."""
+        """Returns the servers that are endpoints of the model."""
         return {name: active for name, active in self.servers.items() if name != fallback_server.NAME}
 
 
 class RunningState(NamedTuple):
-    """What HAProxy knows now."""
+    """The state of the running HAProxy."""
 
     version: str
-    """Of the static part of the configuration (see haproxy.version)."""
+    """Version of the static part of the configuration (see haproxy_cfg.version)."""
     backends: Mapping[str, RunningBackend]
-    """Models' backends only."""
+    """Backends of models, without internal ones."""
     maps: Mapping[str, Mapping[str, str]]
     """Entries of each map, by file name."""
 
 
 def parse_backends(statistics: str) -> dict[str, RunningBackend]:
-    """Reads the answer to SHOW_BACKENDS_AND_SERVERS."""
+    """Parses the answer to SHOW_BACKENDS_AND_SERVERS."""
     published: dict[str, bool] = {}
     servers: dict[str, dict[str, bool]] = {}
     for row in csv.DictReader(io.StringIO(statistics.removeprefix("# "))):
         backend = row["pxname"]
         if ":" not in backend:
-            continue  # one of our own
+            continue  # an internal backend
         if row["svname"] == "BACKEND":
             published[backend] = "UNPUB" not in row["status"]
         else:
@@ -93,7 +96,7 @@ def parse_backends(statistics: str) -> dict[str, RunningBackend]:
 
 
 def list_busy_backends(statistics: str) -> list[str]:
-    """Of the answer to SHOW_BACKENDS, models' backends of several servers that have had requests a moment ago."""
+    """Returns the models' backends with several servers and recent requests, from the answer to SHOW_BACKENDS."""
     return [
         row["pxname"]
         for row in csv.DictReader(io.StringIO(statistics.removeprefix("# ")))
@@ -104,11 +107,11 @@ def list_busy_backends(statistics: str) -> list[str]:
 
 
 def parse_counts(statistics: str) -> dict[str, Count]:
-    """What each endpoint of a backend did, by its name, of the answer to ``show_servers``."""
+    """Parses the answer to ``show_servers``: counts of each endpoint, by its server's name."""
     return {
         row["svname"]: Count(
             sum(int(row[f"hrsp_{code}"] or 0) for code in ("1xx", "2xx", "3xx", "4xx")),
-            # A server that sends 500 and closes is counted in both.
+            # A server that sends status 500 and closes the connection is counted in both.
             max(int(row["hrsp_5xx"] or 0), int(row["eresp"] or 0)),
             int(row["scur"] or 0),
         )
@@ -118,12 +121,12 @@ def parse_counts(statistics: str) -> dict[str, Count]:
 
 
 def show_servers(backend: str) -> str:
-    """The command that asks for the counters of one backend's servers."""
+    """Returns the command that prints the counters of a backend's servers."""
     return f"show stat {backend} 4 -1"
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """Reads the answer to ``show map``: reference, key, value on each line. Of equal keys the first one counts."""
+    """Parses the answer to ``show map``: reference, key and value in each line. The first of equal keys counts."""
     entries: dict[str, str] = {}
     for line in text.splitlines():
         _unused, key, value = line.split(" ", 2)
@@ -134,10 +137,10 @@ def parse_map(text: str) -> dict[str, str]:
 def arrivals(
     directory: str, running: RunningState, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> list[Command]:
-    """Commands that add what is desired and missing, and let the maps lead to it.
+    """Returns the commands that add missing backends, servers and map entries.
 
-    HAProxy chooses from a server a moment after it says that there is one: so requests for a backend whose first
-    server comes, or whose last one goes, are held while that is under way.
+    HAProxy starts to use a server a moment after it confirms the command. Requests for a backend are therefore held
+    while its first server is added or its last one is removed.
     """
     return [
         *_map_commands(directory, SPECIAL_MAP, running.maps.get(SPECIAL_MAP, {}), _transitional_special(running, maps)),
@@ -153,7 +156,10 @@ def arrivals(
 
 
 def removals(running: RunningState, table: RoutingTable) -> list[Command]:
-    """Commands that delete what is no longer used. HAProxy refuses them while a stream goes on: try again later."""
+    """Returns the commands that delete unused servers and backends.
+
+    HAProxy refuses them while a stream uses the server or backend; the next round retries.
+    """
     commands = []
     for name, backend in running.backends.items():
         desired = _desired_servers("", table, name)
@@ -206,8 +212,10 @@ def _map_commands(
 def withdrawals(
     directory: str, running: RunningState, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Command]:
-    """Commands that stop traffic to what is no longer desired, and release the requests held for what was added. Send
-    them when the additions are in use."""
+    """Returns the commands that stop traffic to unwanted servers and backends, and release held requests.
+
+    Send them when HAProxy uses the additions.
+    """
     yield from _map_commands(directory, HOLD_MAP, _transitional_held(running, table, maps), maps[HOLD_MAP])
     yield from _map_commands(directory, SPECIAL_MAP, _transitional_special(running, maps), maps[SPECIAL_MAP])
     for name, backend in running.backends.items():
@@ -220,9 +228,9 @@ def withdrawals(
 
 
 def _transitional_special(running: RunningState, maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """The map's entries between arrivals and withdrawals.
+    """Returns the map's entries between arrivals and withdrawals.
 
-    A model that becomes special or ordinary passes all rules until the other maps have changed.
+    If a model becomes special or ordinary, its requests pass all rules until the other maps have changed.
     """
     return {**running.maps.get(SPECIAL_MAP, {}), **maps[SPECIAL_MAP]}
 
@@ -230,8 +238,10 @@ def _transitional_special(running: RunningState, maps: Mapping[str, Mapping[str,
 def _transitional_held(
     running: RunningState, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """The map's entries between arrivals and withdrawals: those of before and after, and backends whose first server
-    comes."""
+    """Returns the map's entries between arrivals and withdrawals.
+
+    They are the old and the new entries, and the backends that get their first server.
+    """
     active = {name for name, backend in running.backends.items() if any(backend.endpoints.values())}
     starting = {name: "1" for name in table.backends if name not in active}
     return {**running.maps.get(HOLD_MAP, {}), **maps[HOLD_MAP], **starting}

@@ -1,4 +1,4 @@
-"""HAProxy's Runtime API over its Unix socket: one command at a time, answers separated by prompts."""
+"""Client of HAProxy's Runtime API on its Unix socket. A prompt ends each answer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MOST_BYTES = 1 << 26
 
 
 class CommandError(RuntimeError):
-    """HAProxy could not be reached, or refused a command."""
+    """HAProxy is unreachable, or refused a command."""
 
 
 class NotRunningError(CommandError):
-    """Nobody listens on the socket: HAProxy has not started, is being restarted, or takes no more connections."""
+    """HAProxy does not listen on the socket: it has not started, is restarting, or accepts no more connections."""
 
 
 class Session:
@@ -30,19 +30,19 @@ class Session:
         self._writer = writer
 
     async def query(self, command: str, payload: str = "") -> str:
-        """Sends one command, with its lines of payload, and returns its answer without the blank lines around it.
+        """Sends a command with its payload. Returns the answer without surrounding blank lines.
 
-        Raises CommandError, also for a text that HAProxy would read as several commands.
+        Raises CommandError, also if HAProxy would read the text as several commands.
         """
         (answer,) = await self._send([command], payload)
         return answer
 
     async def query_all(self, commands: Sequence[str]) -> list[str]:
-        """Sends commands at once and returns the answer to each. Raises CommandError."""
+        """Sends all commands together. Returns the answer to each. Raises CommandError."""
         return await self._send(commands) if commands else []
 
     async def _send(self, commands: Sequence[str], payload: str = "") -> list[str]:
-        """Sends commands at once and returns the answer to each. Raises CommandError."""
+        """Sends all commands together. Returns the answer to each. Raises CommandError."""
         for command in commands:
             if any(separator in command for separator in ";\n\r\\"):
                 raise CommandError(f"{_command_name(command)}: not sent, because it contains more than one command")
@@ -60,13 +60,13 @@ class Session:
         return [answer.removesuffix(_PROMPT).decode(errors="replace").strip("\n") for answer in answers]
 
     async def execute(self, command: str, *answers: str) -> None:
-        """Sends a command whose success is one of `answers` (default: silence). Raises CommandError."""
+        """Sends a command and requires one of `answers` (default: an empty one). Raises CommandError."""
         _require_answer(command, await self.query(command), answers)
 
     async def execute_all(self, commands: Sequence[str]) -> None:
-        """Sends commands at once whose success is silence, each of which may run though another fails.
+        """Sends all commands together and requires empty answers. HAProxy runs the rest if one fails.
 
-        Raises CommandError for the first that did.
+        Raises CommandError for the first command that failed.
         """
         for command, answer in zip(commands, await self._send(commands), strict=True):
             _require_answer(command, answer)
@@ -78,13 +78,13 @@ def _require_answer(command: str, answer: str, answers: Sequence[str] = ()) -> N
 
 
 def _command_name(command: str) -> str:
-    """The command without its values, for messages: they may be hashes of keys."""
+    """Returns the command without its values, for messages. The values may be hashes of keys."""
     return " ".join(command.split()[:2])
 
 
 @asynccontextmanager
 async def open_session(socket: Path) -> AsyncIterator[Session]:
-    """Opens a session for as long as the context lasts. Raises CommandError; NotRunningError when nobody listens."""
+    """Opens a session for the context. Raises CommandError, or NotRunningError if HAProxy does not listen."""
     try:
         reader, writer = await asyncio.open_unix_connection(socket, limit=_MOST_BYTES)
     except OSError as error:
@@ -98,7 +98,7 @@ async def open_session(socket: Path) -> AsyncIterator[Session]:
 
 
 async def reload(master: Path) -> None:
-    """Makes the master start a new process from the files. Raises CommandError.
+    """Reloads HAProxy: the master starts a new process that reads the files. Raises CommandError.
 
     The old process ends with its last stream.
     """
@@ -106,7 +106,7 @@ async def reload(master: Path) -> None:
         async with asyncio.timeout(_RELOAD_SECONDS):
             reader, writer = await asyncio.open_unix_connection(master)
             writer.write(b"reload\n")
-            # The verdict comes first, when the new process runs or has failed to; its log follows.
+            # The first line, which arrives when the new process runs or has failed, is the result. The log follows.
             verdict = await reader.readline()
             log = b"" if verdict == b"Success=1\n" else await reader.readuntil(b"\n\n")
             writer.close()

@@ -1,6 +1,6 @@
-"""What HAProxy must know to choose endpoints by prefix. Pure: the table in, entries of a map out.
+"""The map with which HAProxy selects endpoints by prefix. Pure: table in, entries out.
 
-The choice itself is made in ``lua/prefix.lua``. A model without an entry goes to the endpoint with the least to do.
+``lua/prefix.lua`` makes the choice. Requests for a model without an entry go to the endpoint with the fewest requests.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 from slipway.gateway.routing.table import Backend, RoutingTable
 
 ENDPOINT_COOKIE = "slipway-endpoint"
-"""Cookie that sends a request to a server: the only such means that backends made at run time have."""
+"""Cookie that selects the server of a request. Backends created at run time offer no other way."""
 _LONGEST_ENTRY = 12000
-"""Characters of an entry: enough for 500 endpoints of IPv4, and few beside what a command for HAProxy may have."""
+"""Maximum characters of an entry: enough for 500 IPv4 endpoints, and much less than the longest command for HAProxy."""
 _MOST_CHARACTERS = 10000
 
 
 def server_name(endpoint: str) -> str:
-    """Name of an endpoint's server: the address without the brackets, which names cannot hold."""
+    """Returns the name of an endpoint's server: its address without brackets, which names cannot contain."""
     return endpoint.replace("[", "").replace("]", "")
 
 
 def rings(table: RoutingTable) -> dict[str, str]:
-    """By backend: its name, percent of the mean load that one endpoint may have, characters to hash, its servers."""
+    """Returns the entries by backend: its name, maximum load in percent of the mean, characters to hash, servers."""
     return {name: ring for name, backend in table.backends.items() if (ring := _ring(backend))}
 
 

@@ -1,4 +1,4 @@
-"""Handovers: ids that now lead to another Service, so that no id changes hands unnoticed."""
+"""Handovers: IDs that now lead to another Service. They are reported to both Services."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 from slipway.gateway.routing.table import RoutingTable
 
 _MOST_REMEMBERED = 1000
-"""Ids of one namespace that are remembered while nobody has them. A namespace cannot have others' forgotten."""
+"""IDs of one namespace that are remembered while no Service has them. The limit is separate for each namespace."""
 _MOST_LOST = 10_000
 _MOST_NAMED = 3
-"""Ids that a message names."""
+"""IDs listed in a message."""
 
 
 class Holder(NamedTuple):
-    """A Service that has or had an id."""
+    """A Service that has or had an ID."""
 
     namespace: str
     service: str
@@ -28,18 +28,18 @@ class Holder(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """Ids that a Service lost to another one."""
+    """IDs that a Service lost to another one."""
 
     loser: Holder
     winner: Holder
     models: tuple[str, ...]
 
     def message_to_loser(self) -> str:
-        """The Event for the Service that lost them."""
+        """Returns the Event's message for the Service that lost the IDs."""
         return f"{self._ids()} now routed to Service {self.winner.key}. Reserve important IDs with idOwners"
 
     def message_to_winner(self) -> str:
-        """The Event for the Service that has them now."""
+        """Returns the Event's message for the Service that has them now."""
         return f"{self._ids()} now routed to this Service instead of Service {self.loser.key}"
 
     def _ids(self) -> str:
@@ -49,15 +49,15 @@ class Handover(NamedTuple):
 
 
 class Handovers:
-    """Remembers who had each id last, also while nobody has it. Who answers for an alias has no claim to it."""
+    """Remembers the last holder of each ID, even while no Service has it. Aliases are not remembered."""
 
     def __init__(self) -> None:
         self._last: dict[str, Holder] = {}
         self._lost: dict[str, Holder] = {}
-        """Who lost each id last, as reported."""
+        """The last reported loser of each ID."""
 
     def observe(self, table: RoutingTable, uids: Mapping[str, str]) -> list[Handover]:
-        """What changed hands since the last table. `uids`: of the Services, by the names of their backends."""
+        """Returns the handovers since the last table. `uids`: UIDs of the Services, by backend name."""
         holders = {
             name: Holder(backend.namespace, backend.service, uids.get(name, ""))
             for name, backend in table.backends.items()
@@ -78,7 +78,7 @@ class Handovers:
         return [Handover(loser, winner, tuple(models)) for (loser, winner), models in moved.items()]
 
     def _find_recreated(self, table: RoutingTable, holders: Mapping[str, Holder]) -> list[tuple[str, Holder, Holder]]:
-        """Losers that were deleted when it was reported, and now exist again and ask for their ids."""
+        """Returns ID, loser and winner for each reported loser that has been recreated and claims its ID again."""
         claims = []
         for model, loser in list(self._lost.items()):
             name, winner = f"{loser.namespace}:{loser.service}", table.models.get(model)

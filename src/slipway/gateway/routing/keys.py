@@ -1,4 +1,4 @@
-"""API keys and their rights: a Secret in, hashes and rights out. Keys themselves are never kept, written or logged.
+"""API keys and their rights: a Secret in, hashes and rights out. Keys themselves are never stored or logged.
 
 Rights of JWT subjects (jwt.py) are entries of the same annotation, named ``jwt:SUBJECT``.
 """
@@ -19,7 +19,7 @@ from slipway.kube.objects import Object
 from slipway.serving.routing.selector import InvalidSelectorError, parse
 
 RIGHTS = "slipway.inference/key-rights"
-"""Annotation of the Secret: a JSON object, rights by name of the key."""
+"""Annotation of the Secret: a JSON object with the rights of each key, by the key's name."""
 _MOST_BYTES = 256 << 10
 JWT = "jwt:"
 """Prefix of the names of JWT subjects. Keys of a Secret cannot contain a colon."""
@@ -34,37 +34,37 @@ Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 
 class Limits(NamedTuple):
-    """Limits of a key or subject, in the order of limits.map. None: there is none."""
+    """Limits of a key or subject, in the order of limits.map. None: no such limit."""
 
     requests: int | None = None
     tokens: int | None = None
     at_once: int | None = None
-    """For each gateway pod; all others hold for all gateway pods together."""
+    """Concurrent requests at each gateway pod. All other limits apply to all gateway pods together."""
     requests_day: int | None = None
     tokens_day: int | None = None
 
     @property
     def text(self) -> str:
-        """As the rules in haproxy.cfg and limits.lua split it; empty without any limit."""
+        """Returns the limits in the format of haproxy.cfg and limits.lua; empty if there are none."""
         return ":".join(str(limit or "") for limit in self) if any(self) else ""
 
     @property
     def shared(self) -> bool:
-        """Whether it has one that all gateway pods hold together."""
+        """Whether there is a limit that all gateway pods enforce together."""
         return any(self._replace(at_once=None))
 
 
 class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a key may do. What is left out is not limited."""
+    """The rights of a key or subject. Omitted fields set no limit."""
 
     owner: Name = ""
-    """Whom its requests are put down to, in the metric ``slipway_gateway_key_info``."""
+    """Owner of the key in the metric ``slipway_gateway_key_info``."""
     models: tuple[Name, ...] = ()
-    """Ids of the models that it may ask; ``namespace/*`` means all of a namespace."""
+    """IDs of the models that it may use. ``namespace/*`` means all models of a namespace."""
     selector: Annotated[str, msgspec.Meta(max_length=1024)] = ""
-    """Label selector of further models that it may ask."""
+    """Label selector of further models that it may use."""
     ends: dt.datetime | None = None
-    """From when on it is refused."""
+    """When the rights expire. None: never."""
     requests_per_minute: Most | None = None
     tokens_per_minute: Most | None = None
     requests_at_once: Most | None = None
@@ -73,12 +73,12 @@ class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
     @property
     def restricted(self) -> bool:
-        """Whether it may ask some models only."""
+        """Whether only some models may be used."""
         return bool(self.models or self.selector.strip())
 
     @property
     def limits(self) -> Limits:
-        """Its limits."""
+        """Returns the limits as a tuple."""
         return Limits(
             self.requests_per_minute,
             self.tokens_per_minute,
@@ -94,32 +94,32 @@ REFUSED = Rights(models=("",))
 
 
 def get_rights(rights: Mapping[str, Rights], name: str) -> Rights:
-    """The rights of a key or subject. A key without an entry is not limited; a subject without one is refused."""
+    """Returns the rights of a key or subject. A key without an entry is unlimited; a subject without one is refused."""
     return rights.get(name, REFUSED if name.startswith(JWT) else UNLIMITED)
 
 
 def get_limits(limits: Mapping[str, Limits], holder: str) -> Limits | None:
-    """The limits of a key or subject: its own, or for a subject those of all subjects."""
+    """Returns the limits of a key or subject. A subject without its own limits has those of all subjects."""
     own = limits.get(holder)
     return limits.get(ANY_SUBJECT) if own is None and holder.startswith(JWT) else own
 
 
 class Keyring(NamedTuple):
-    """The keys that are let in."""
+    """The accepted keys and their rights."""
 
     hashes: tuple[tuple[str, str], ...] = ()
-    """Upper-case SHA-256 of each, and its name."""
+    """Upper-case SHA-256 and name of each key."""
     rights: Mapping[str, Rights] = {}
-    """By the name of the key or subject, of those that have any."""
+    """Rights by the name of the key or subject, if it has an entry."""
 
 
 def build_keyring(
     secret: Object | None, before: Keyring, now: dt.datetime, *, tokens_counted: bool
 ) -> tuple[Keyring, tuple[str, ...]]:
-    """The keys of a Secret with their rights, and what is wrong with these.
+    """Returns the keys of a Secret with their rights, and the problems of these.
 
-    A key whose rights cannot be read has those of `before`; one that was not known there is not let in. One that has
-    ended is left out. `tokens_counted`: whether tokens can be limited.
+    A key with unreadable rights has those of `before`; a key that was not accepted there is refused. Expired keys are
+    omitted. `tokens_counted`: whether the gateway counts tokens, which token limits require.
     """
     rights, problems = _parse_annotation(secret, tokens_counted=tokens_counted)
     key_rights, accepted = {}, []
@@ -140,7 +140,10 @@ def build_keyring(
 def _subject_rights(
     rights: Mapping[str, Rights], problems: Mapping[str, str], before: Keyring, now: dt.datetime
 ) -> dict[str, Rights]:
-    """Rights of JWT subjects. A subject with expired or unreadable rights does not get those of all subjects."""
+    """Returns the rights of JWT subjects.
+
+    A subject with expired or unreadable rights never gets those of all subjects.
+    """
     subjects = {}
     for name in {*rights, *problems, *(before.rights if "" in problems else ())}:
         if name.startswith(JWT):
@@ -150,7 +153,7 @@ def _subject_rights(
 
 
 def _parse_annotation(secret: Object | None, *, tokens_counted: bool) -> tuple[dict[str, Rights], dict[str, str]]:
-    """Rights by key, and what cannot be read by key; the key is empty where nothing can."""
+    """Parses the annotation. Returns rights by key, and problems by key. An empty key means the whole annotation."""
     text = (((secret or {}).get("metadata") or {}).get("annotations") or {}).get(RIGHTS)
     if text is None:
         return {}, {}
@@ -169,7 +172,7 @@ def _parse_annotation(secret: Object | None, *, tokens_counted: bool) -> tuple[d
 
 
 def _parse_rights(name: str, value: object, *, tokens_counted: bool) -> Rights:
-    """Raises ValueError."""
+    """Parses one entry. Raises ValueError."""
     if name.startswith(JWT) and not _SUBJECT_NAME.fullmatch(name):
         raise ValueError("not a valid subject")
     rights = msgspec.convert(value, Rights)
@@ -183,10 +186,10 @@ def _parse_rights(name: str, value: object, *, tokens_counted: bool) -> Rights:
 
 
 def hash_keys(secret: Object | None) -> tuple[tuple[str, str], ...]:
-    """Upper-case SHA-256 of each value, as HAProxy's ``hex`` writes it, and the name of the value in the Secret.
+    """Returns the upper-case SHA-256 of each value, as HAProxy's ``hex`` writes it, and the value's name in the Secret.
 
-    Whitespace around a key is not part of it; empty values and such as are no base64 are no keys. Of equal keys the
-    first name counts.
+    Whitespace around a key is removed. Empty values, and values that are not base64, are ignored. Equal keys have the
+    first name.
     """
     names: dict[str, str] = {}
     for name, value in sorted(((secret or {}).get("data") or {}).items()):
@@ -204,5 +207,5 @@ def _decode(value: object) -> bytes:
 
 
 def _map_name(name: str) -> str:
-    """The name as a map file can hold it. Kubernetes allows little else in the keys of a Secret."""
+    """Replaces characters that map files cannot contain. Kubernetes allows few of them in a Secret's keys."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)

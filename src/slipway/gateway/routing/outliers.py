@@ -1,7 +1,7 @@
-"""Pods that answer errors or nothing while others of their model answer well: which are passed over, how long. Pure.
+"""Outlier detection: passes over pods that return errors or nothing while other pods of the model succeed. Pure.
 
-HAProxy's own ``observe layer7`` judges a pod by itself. A client whose requests an engine answers with 500 could so
-take every pod of a model away from everybody. Here a pod has to differ from the others, which get the same requests.
+HAProxy's own ``observe layer7`` considers each pod in isolation. A client whose requests cause status 500 could then
+disable every pod of a model. Here, a pod must differ from the other pods, which get the same kind of requests.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from slipway.gateway.routing.balancing import server_name
 from slipway.gateway.routing.table import Backend, RoutingTable
 
 ERRORS = 5
-"""Errors without a good answer between them, after which a pod is passed over."""
+"""A pod is passed over after this many errors without a successful answer between them."""
 HEALTHY_SECONDS = 60.0
-"""Another pod has to have answered well within this time."""
+"""Another pod must have answered successfully within this time."""
 SILENT_SECONDS = 60.0
-"""A pod that begins no answer for so long is passed over, where it has several requests and others answer many."""
+"""A pod with several requests is passed over if it starts no answer for this long while others answer many."""
 _SILENT_REQUESTS = 4
 _SILENT_RATIO = 10
-"""Answers of each other pod for one request that the silent pod has."""
+"""Required answers of each other pod, for each request of the silent pod."""
 _FIRST_SECONDS, _LONGEST_SECONDS = 30.0, 480.0
 _NEVER = float("-inf")
 _PODS_PER_OUTLIER = 3
-"""Of so many pods one may be passed over; of fewer one, too."""
+"""One of this many pods may be passed over. With fewer pods, also one."""
 
 
 class Count(NamedTuple):
-    """What one server did since HAProxy knows it, in requests."""
+    """Requests of one server since it was added to HAProxy."""
 
     good: int
-    """Answered with a status below 500."""
+    """Requests answered with a status below 500."""
     bad: int
-    """Answered with another status, or not at all though it took the connection."""
+    """Requests answered with another status, or not answered although the server accepted the connection."""
     active: int
-    """That it has now."""
+    """Requests in flight."""
 
 
 class Verdict(NamedTuple):
-    """A server that is passed over from now on."""
+    """A server that is now passed over, and for how long."""
 
     backend: str
     server: str
@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
 
 
 class _Record:
-    """What is remembered of one server."""
+    """The history of one server."""
 
     def __init__(self, count: Count) -> None:
         self.count = count
@@ -56,36 +56,44 @@ class _Record:
         self.last_good = _NEVER
         self.silent_since: float | None = None
         self.answered_then = 0
-        """What all servers had answered when it fell silent."""
+        """Number of answers of all servers when this one became silent."""
         self.until = _NEVER
         self.readmitted_at = _NEVER
-        """When it was let back last."""
+        """When it was last readmitted."""
         self.seconds = 0.0
 
     @property
     def is_passed_over(self) -> bool:
-        """Whether it is passed over."""
+        """Whether the server is passed over."""
         return self.until > _NEVER
 
     def is_remembered(self, now: float) -> bool:
-        """Whether it is kept while HAProxy has no such server: for a while after it was passed over, too, as HAProxy
-        has it again only some time after it was let back."""
+        """Whether to keep the record while HAProxy has no such server.
+
+        It is also kept for some time after readmission, because HAProxy adds the server only some time later.
+        """
         return self.is_passed_over or now - self.readmitted_at <= _LONGEST_SECONDS
 
 
 class Outliers:
-    """Remembers the servers of models that have several."""
+    """Tracks the servers of models with several servers."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[str, _Record]] = {}
         self._answered: dict[str, int] = {}
 
     def observe(self, now: float, counts: Mapping[str, Mapping[str, Count]]) -> list[Verdict]:
-        """Takes new counts, by backend and server; backends without news may be left out. `now`: seconds."""
+        """Processes new counts by backend and server. Returns the servers that are now passed over.
+
+        Backends without changes may be omitted. `now`: time in seconds.
+        """
         return [verdict for backend, servers in counts.items() for verdict in self._judge(now, backend, servers)]
 
     def expire(self, now: float) -> bool:
-        """Lets servers back whose time is over; whether there were any. A single error passes them over again."""
+        """Readmits servers whose time is over.
+
+        Returns whether there were any. A single error passes them over again.
+        """
         expired = [
             one
             for records in self._records.values()
@@ -97,7 +105,7 @@ class Outliers:
         return bool(expired)
 
     def filter(self, table: RoutingTable) -> RoutingTable:
-        """The table without the endpoints that are passed over. Forgets what the table does not have."""
+        """Returns the table without endpoints that are passed over. Forgets removed backends and endpoints."""
         for gone in self._records.keys() - table.backends.keys():
             del self._records[gone]
             self._answered.pop(gone, None)
@@ -108,7 +116,7 @@ class Outliers:
         )
 
     def count_passed_over(self) -> dict[str, int]:
-        """How many servers of each backend are, where any is."""
+        """Returns the number of servers that are passed over, for each backend that has any."""
         counts = {name: sum(one.is_passed_over for one in records.values()) for name, records in self._records.items()}
         return {name: number for name, number in counts.items() if number}
 
@@ -152,7 +160,7 @@ class Outliers:
 
     def _update(self, now: float, backend: str, record: _Record, count: Count) -> None:
         before = record.count
-        if count.good < before.good or count.bad < before.bad:  # a server made anew
+        if count.good < before.good or count.bad < before.bad:  # the server was recreated
             before = Count(0, 0, 0)
         good, bad = count.good - before.good, count.bad - before.bad
         record.count = count
@@ -167,7 +175,7 @@ class Outliers:
             record.silent_since, record.answered_then = now, self._answered[backend]
 
     def _find_fault(self, now: float, backend: str, record: _Record, healthy: int) -> str:
-        """Why a server is to be passed over; empty: it is not."""
+        """Returns why to pass over a server; empty if it works."""
         if record.errors >= ERRORS:
             return f"its last {record.errors} responses were errors"
         if record.silent_since is None or now - record.silent_since < SILENT_SECONDS:

@@ -1,6 +1,6 @@
-"""The header by which clients choose models by their labels. Pure.
+"""The header with which clients select models by labels. Pure.
 
-The model list is filtered here; requests that name a model are judged by `labels.lua`, which follows the same rules.
+The control process filters the model list. `labels.lua` applies the same rules to requests for a model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ HEADER = "X-Label-Selector"
 
 
 def label_text(labels: Mapping[str, str]) -> str:
-    """Labels as HAProxy's map holds them, sorted; what is no label is left out."""
+    """Returns the labels in the format of HAProxy's map, sorted. Invalid labels are omitted."""
     return ",".join(
         f"{key}={value}" for key, value in sorted(labels.items()) if KEY.fullmatch(key) and VALUE.fullmatch(value)
     )

@@ -1,8 +1,8 @@
-"""The routing table: which model ids exist and which endpoints answer for each.
+"""The routing table: the model IDs and the endpoints that answer for each.
 
-Services and EndpointSlices in, table and faults out. One backend is one Service; several ids may lead to it. Each
-Service and slice is parsed once per version, so the cost of hostile input is bounded by its size, and one that cannot
-be parsed affects its own Service only.
+Services and EndpointSlices in, table and faults out. Each backend is one Service; several IDs may lead to it. Each
+version of a Service or slice is parsed once, so the cost of hostile input is bounded by its size. An object that cannot
+be parsed affects only its own Service.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from slipway.serving.status.unready import parse_unready as read_unready
 log = logging.getLogger(__name__)
 
 SERVICE_NAME = "kubernetes.io/service-name"
-"""Label by which an EndpointSlice names its Service."""
+"""Label of an EndpointSlice with the name of its Service."""
 MOST_ENDPOINTS = 1000
-"""Endpoints of one Service that are used."""
+"""Maximum number of a Service's endpoints that are used."""
 MOST_OF_NAMESPACE = 1 << 20
-"""Characters that one namespace may have in the table, as ``_weight`` counts them: about 2,000 models of one id."""
+"""Maximum characters of one namespace in the table, as ``_weight`` counts them: about 2,000 models with one ID."""
 FOREIGN_IGNORED = "endpoints that are not pods in its namespace are ignored, unless foreignEndpoints allows them"
 _ID_WEIGHT = 128
-"""What an id weighs beside its own text: its entries in maps and the fixed part of its card."""
+"""Characters that an ID costs in addition to its text: its entries in maps and the fixed part of its card."""
 
 
 class Backend(NamedTuple):
@@ -40,22 +40,22 @@ class Backend(NamedTuple):
     service: str
     endpoints: tuple[str, ...]
     route: Route = Route()
-    """What the Service says of itself."""
+    """The route in the Service's annotation."""
     unready: Unready | None = None
-    """Why none of its endpoints answers, as far as the controller knows."""
+    """Why it has no endpoint, as the controller reports it."""
 
     @property
     def name(self) -> str:
-        """Its name in HAProxy. Neither part can hold a colon."""
+        """Returns the backend's name in HAProxy. Neither part can contain a colon."""
         return f"{self.namespace}:{self.service}"
 
     def target(self, target: Target) -> str:
-        """Name of the backend of one of them."""
+        """Returns the name of a target's backend."""
         return f"{self.namespace}:{target.service or self.service}"
 
 
 class Card(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A model as ``/v1/models`` shows it: OpenAI's four fields, then ours."""
+    """A model in ``/v1/models``: OpenAI's four fields, then the gateway's own."""
 
     id: str
     created: int
@@ -67,7 +67,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: Mapping[str, str] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """The fields in the order of OpenAI's documentation; `source` only where it is known."""
+        """Returns the fields in the order of OpenAI's documentation. `source` is omitted if it is unknown."""
         card: dict[str, Any] = {
             "id": self.id,
             "object": self.object,
@@ -80,43 +80,43 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RoutingTable(NamedTuple):
-    """Everything that the data plane and the model list need."""
+    """The input of the data plane and the model list."""
 
     backends: Mapping[str, Backend]
-    """By the backend's name."""
+    """Backends by name."""
     models: Mapping[str, str]
-    """Backend name of each id that may stand in a request."""
+    """Backend name of each ID that requests may contain."""
     cards: Mapping[str, Card]
-    """Card of each such id."""
+    """Card of each of these IDs."""
     listed: tuple[str, ...]
-    """Ids shown in the model list: every public id, and ``namespace/name`` of a Service that won none."""
+    """IDs in the model list: every public ID, and ``namespace/name`` of each Service without a public ID."""
     aliases: frozenset[str] = frozenset()
-    """Those of the ids that the Service they lead to has as an alias only."""
+    """IDs that are only an alias of their Service."""
     refused: Mapping[str, str] = {}
-    """Ids of models that are refused, which lead nowhere, and the reason of each."""
+    """IDs of refused models, which have no backend, and the reason of each."""
 
 
 EMPTY = RoutingTable({}, {}, {}, ())
 
 
 class Snapshot(NamedTuple):
-    """All that a source knows at one moment."""
+    """The state of a source at one moment."""
 
     table: RoutingTable
     keys: tuple[tuple[str, str], ...] = ()
     """Upper-case SHA-256 of each API key, and the key's name."""
     rights: Mapping[str, Rights] = {}
-    """By name of the key, of those that have any."""
+    """Rights by name of the key, if it has an entry."""
     gateways: Mapping[str, bool] = {}
-    """``host:port`` of the exchange of each gateway pod, and whether the pod is Ready."""
+    """``host:port`` of each gateway pod's exchange, and whether the pod is Ready."""
 
 
 Publish = Callable[[Snapshot], None]
-"""By which a source hands on each new snapshot."""
+"""Receives each new snapshot of a source."""
 
 
 class Fault(NamedTuple):
-    """A Service that cannot be served, or not as it asks for, and everything that is wrong with it."""
+    """A Service that cannot be served as its route requires, and all its problems."""
 
     namespace: str
     service: str
@@ -124,23 +124,23 @@ class Fault(NamedTuple):
 
 
 class _Slice(NamedTuple):
-    """What an EndpointSlice says."""
+    """The content of an EndpointSlice."""
 
     owner: tuple[str, str]
     family: str
     ports: Mapping[str, int]
-    """Number of each port by its name."""
+    """Port numbers by name."""
     hosts: tuple[str, ...]
-    """Those that may take new requests."""
+    """Addresses that accept new requests."""
     has_foreign: bool
-    """Whether there are more that would, and that are no pods of the namespace."""
+    """Whether further addresses are ignored because they are not pods in the namespace."""
 
 
 class TableBuilder:
-    """Builds tables, and caches what it parsed: a change of one Service or slice parses that one only."""
+    """Builds tables and caches parsed objects, so that a change of one Service or slice parses only that one."""
 
     def __init__(self, *, foreign_endpoints: bool = False) -> None:
-        """`foreign_endpoints`: whether endpoints are used that are no pods of their Service's namespace."""
+        """`foreign_endpoints`: whether to use endpoints that are not pods in their Service's namespace."""
         self._foreign = foreign_endpoints
         self._routes = Routes()
         self._parsed_slices: dict[str, tuple[str, _Slice | None]] = {}
@@ -148,7 +148,7 @@ class TableBuilder:
     def build(
         self, services: Iterable[Object], slices: Iterable[Object], rules: Rules = DEFAULT
     ) -> tuple[RoutingTable, tuple[Fault, ...]]:
-        """The table of labelled Services and of EndpointSlices (others than theirs are ignored)."""
+        """Returns the table for these Services, and the faults. EndpointSlices of other Services are ignored."""
         faults: dict[tuple[str, str], list[str]] = {}
         services = list(services)
         routed = _limit_namespaces(self._parse_services(services, rules, faults), faults)
@@ -211,7 +211,7 @@ class TableBuilder:
 def build(
     services: Iterable[Object], slices: Iterable[Object], rules: Rules = DEFAULT, *, foreign_endpoints: bool = False
 ) -> tuple[RoutingTable, tuple[Fault, ...]]:
-    """A single table; for a series of them see TableBuilder."""
+    """Returns a single table and its faults. TableBuilder builds a series of tables faster."""
     return TableBuilder(foreign_endpoints=foreign_endpoints).build(services, slices, rules)
 
 
@@ -229,7 +229,7 @@ def _check_targets(backends: Mapping[str, Backend], faults: dict[tuple[str, str]
 
 
 def _weight(service: RoutedService) -> int:
-    """Characters that a Service costs the table and the model list."""
+    """Returns the characters that a Service costs in the table and the model list."""
     route = service.route
     card = _ID_WEIGHT + len(service.namespace) + len(route.owned_by) + len(route.source) + sum(map(len, route.features))
     ids = (*route.models, *route.aliases, service.qualified)
@@ -238,7 +238,7 @@ def _weight(service: RoutedService) -> int:
 
 
 def _limit_namespaces(routed: Iterable[RoutedService], faults: dict[tuple[str, str], list[str]]) -> list[RoutedService]:
-    """The Services that their namespace has room for, the oldest first, so that a new one displaces none."""
+    """Returns the Services that fit in the limit of their namespace, oldest first, so that a new one displaces none."""
     used: dict[str, int] = {}
     kept = []
     for service in by_age(routed):
@@ -253,7 +253,7 @@ def _limit_namespaces(routed: Iterable[RoutedService], faults: dict[tuple[str, s
 
 
 def find_lost_ids(table: RoutingTable) -> list[Fault]:
-    """For each ID that two Services give, the one whose requests the older one gets."""
+    """Returns a fault for each ID of a Service that an older Service has."""
     faults = []
     for backend in table.backends.values():
         for model in () if backend.route.internal else backend.route.models:
@@ -274,7 +274,7 @@ def _build_table(
             _add_fault(
                 faults, service, f"the ID {service.qualified!r} belongs to Service {winner.name!r}, which is older"
             )
-    # The qualified id is promised to its owner, so nobody else's public name can take it.
+    # The qualified ID belongs to its owner, so no other Service can have it as a public name.
     public = {model: winner for model, winner in winners(aged).items() if model not in qualified}
     named = public | qualified
     aliases = alias_holders(aged, named)
@@ -292,7 +292,7 @@ def _build_table(
 
 
 def _refused_models(aged: Sequence[RoutedService], answering: Container[str]) -> dict[str, str]:
-    """By id that nobody answers for: the reason of the oldest refusal. Ids of other namespaces are left out."""
+    """Returns the reason of the oldest refusal for each ID that no Service has. IDs of other namespaces are omitted."""
     reasons: dict[str, str] = {}
     for service in aged:
         refusal = service.route.refusal
@@ -306,7 +306,7 @@ def _refused_models(aged: Sequence[RoutedService], answering: Container[str]) ->
 
 
 def _parse_slice(obj: Object, *, foreign: bool) -> _Slice | None:
-    """Reads an EndpointSlice; None where it says nothing that can be used."""
+    """Parses an EndpointSlice; None if it cannot be used."""
     try:
         metadata = obj["metadata"]
         namespace, family = metadata["namespace"], obj.get("addressType", "IPv4")
@@ -317,10 +317,10 @@ def _parse_slice(obj: Object, *, foreign: bool) -> _Slice | None:
                 ports.setdefault(port.get("name") or "", port["port"])
         ready = [endpoint for endpoint in obj.get("endpoints") or () if _takes_requests(endpoint)]
         used = ready if foreign else [endpoint for endpoint in ready if _is_pod(endpoint, namespace)]
-        # All addresses of one endpoint are the same pod: the API asks consumers to use the first.
+        # All addresses of an endpoint belong to the same pod. The API tells consumers to use the first.
         hosts = tuple({endpoint["addresses"][0] for endpoint in used})
         return _Slice(owner, family, ports, hosts, len(used) < len(ready)) if family in ("IPv4", "IPv6") else None
-    except Exception as error:  # noqa: BLE001 - one slice must not end what serves the others
+    except Exception as error:  # noqa: BLE001 - a broken slice must not affect other Services
         log.warning(
             "Ignoring EndpointSlice %s, which cannot be read: %s", obj["metadata"].get("name"), type(error).__name__
         )
@@ -328,19 +328,19 @@ def _parse_slice(obj: Object, *, foreign: bool) -> _Slice | None:
 
 
 def _takes_requests(endpoint: Object) -> bool:
-    """Ready and not terminating. Absent means unknown, which the API tells consumers to read as ready."""
+    """Whether an endpoint is ready and not terminating. The API tells consumers to treat unknown as ready."""
     conditions = endpoint.get("conditions") or {}
     return conditions.get("ready", True) is not False and not conditions.get("terminating")
 
 
 def _is_pod(endpoint: Object, namespace: str) -> bool:
-    """Whether the endpoint says to be a pod of this namespace, as Kubernetes writes it of a Service's own pods."""
+    """Whether the endpoint refers to a pod in this namespace, as Kubernetes writes it for a Service's own pods."""
     target = endpoint.get("targetRef") or {}
     return target.get("kind") == "Pod" and target.get("namespace", namespace) == namespace
 
 
 def _addresses(pieces: Iterable[_Slice], port: str) -> tuple[str, ...]:
-    """Addresses of a Service's endpoints, sorted. IPv4 where it has both families."""
+    """Returns the addresses of a Service's endpoints, sorted. IPv4 if it has both families."""
     families: dict[str, set[str]] = {"IPv4": set(), "IPv6": set()}
     for piece in pieces:
         number = piece.ports.get(port)

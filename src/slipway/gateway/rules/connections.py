@@ -1,8 +1,8 @@
-"""Connection limits: for clients, and for requests that pass HAProxy a second time. Pure.
+"""Connection limits for clients, and for requests that pass HAProxy a second time. Pure.
 
 Some requests take a hop: a backend sends them to an internal frontend, where HAProxy counts them as connections again.
-Each internal frontend has a separate limit, so that neither clients nor requests in another hop can use it up. One
-client address leaves an eighth of each limit to others, and an eighth of HAProxy's buffers.
+Each internal frontend has a separate limit, so neither clients nor requests in other hops can exhaust it. A single
+client address can use at most seven eighths of each limit and of HAProxy's buffers.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from slipway.gateway import errors, memory
 from slipway.gateway.settings import LEAST_CONNECTIONS, InvalidSettingsError, Settings
 
 ADDRESSES = "addresses"
-"""Stick table: what may hold buffers, by address: connections to the public port, HTTP/2 requests, requests in hops."""
+"""Stick table that counts by address what may hold buffers: client connections, HTTP/2 requests, requests in hops."""
 HOPS = "hops"
-"""Stick table: requests of each client address in all hops."""
+"""Stick table that counts the requests of each client address in all hops."""
 WAITS = "waits"
-"""Stick table: requests of each client address that wait for a server because theirs died."""
+"""Stick table that counts the requests of each client address that wait for another server because theirs died."""
 _EVERY_ADDRESS = "::"
-"""Entry of the table that counts those of all addresses."""
+"""Entry of `WAITS` that counts all addresses together."""
 SLOTS = 7
-"""Stick counters: 0 to 3 belong to backends, addresses, bodies and keys."""
+"""Number of stick counters. 0 to 3 belong to backends, addresses, bodies and keys."""
 _STREAM, _ALL_CONNECTIONS, _ALL_STREAMS = 4, 5, 6
 _ALL_CLIENTS = "ff00::"
-"""Entry of `ADDRESSES` that counts those of all addresses. No client has it."""
+"""Entry of `ADDRESSES` that counts all addresses together. No client has this address."""
 _FRONTENDS = 4
 _HOP_DIVISOR = 4
-"""Each hop has the clients' limit divided by this."""
+"""The limit of each hop is the limit of clients divided by this."""
 TRIES = "x-slipway-tries"
-"""Header with the number of times that a request has waited because its server died."""
+"""Header with the number of waits of a request because its server died."""
 REFUSED = 498
-"""Status of a refusal on its way to the backend ``turns``, which would retry a 429 with the next target. Engines do not
-use it."""
+"""Status that replaces 429 on its way to the backend ``turns``, which would retry a 429 with the next target. Engines
+do not use this status."""
 _BUFFERS = 2
-"""Buffers that a request holds if its client does not read the answer, and as many more in each hop: measured."""
+"""Buffers that a request holds if its client does not read the answer. Each hop needs the same number. Measured."""
 _OTHER_FILES = 1000
 """Open files for everything else: listeners, checks, maps."""
 _FILES = 2
@@ -40,35 +40,41 @@ _FILES = 2
 
 
 def client_limit(settings: Settings) -> int:
-    """Concurrent connections of clients."""
+    """Returns the limit of concurrent client connections."""
     return memory.max_connections(
         settings.max_connections, settings.threads, settings.max_body_bytes, settings.memory_bytes
     )
 
 
 def address_limit(settings: Settings) -> int:
-    """Connections and HTTP/2 requests of one client address; if buffers are scarce, also its requests in hops."""
+    """Returns the limit of connections and HTTP/2 requests of one client address.
+
+    If buffers are scarce, it also includes the address's requests in hops.
+    """
     share = _share(settings, client_limit(settings))
     return min(share, _buffer_share(settings)) if _buffers_are_scarce(settings) else share
 
 
 def stream_limit(settings: Settings) -> int:
-    """Connections and HTTP/2 requests of all addresses, beyond which HAProxy refuses HTTP/2 requests."""
+    """Returns the number of connections and HTTP/2 requests above which HAProxy refuses HTTP/2 requests."""
     return max(1, client_limit(settings) * 7 // 8)
 
 
 def hop_limit(settings: Settings) -> int:
-    """Concurrent requests in one hop."""
+    """Returns the limit of concurrent requests in one hop."""
     return max(1, client_limit(settings) // _HOP_DIVISOR)
 
 
 def total_connections(settings: Settings) -> int:
-    """Connections that HAProxy counts when every frontend is full."""
+    """Returns the number of connections that HAProxy counts if every frontend is full."""
     return client_limit(settings) + _FRONTENDS * hop_limit(settings)
 
 
 def limit_by_open_files(most: int, files: int) -> int:
-    """`most` clients, or as many as `files` open files allow. Raises InvalidSettingsError if that is too few."""
+    """Returns `most`, or the number of clients that `files` open files allow if that is less.
+
+    Raises InvalidSettingsError if that is too few.
+    """
     files_of_clients = _FILES * (_HOP_DIVISOR + _FRONTENDS)
     allowed = (files - _OTHER_FILES) * _HOP_DIVISOR // files_of_clients
     if allowed < LEAST_CONNECTIONS:
@@ -81,7 +87,10 @@ def limit_by_open_files(most: int, files: int) -> int:
 
 
 def track_connections(settings: Settings) -> str:
-    """Rules of the public frontend. They also hold if memory allows fewer connections than the settings."""
+    """Returns the public frontend's rules that count and limit connections.
+
+    They also apply if memory allows fewer connections than the settings.
+    """
     rules = []
     if settings.trusted_proxies:
         rules.append(f"acl trusted fc_src {' '.join(settings.trusted_proxies)}")
@@ -90,7 +99,7 @@ def track_connections(settings: Settings) -> str:
         rules.append(f"tcp-request connection track-sc1 src,ipmask(32,64) table {ADDRESSES}{unless}")
         rules.append(f"tcp-request connection reject if {{ sc1_conn_cur gt {address_limit(settings)} }}")
     else:
-        rules.append("# An address may have as many connections as there are.")
+        rules.append("# Connections of an address are not limited.")
     if settings.memory_bytes:
         rules.append(f"tcp-request connection track-sc{_ALL_CONNECTIONS} str({_ALL_CLIENTS}) table {ADDRESSES}")
         rules.append(f"tcp-request connection reject if {_is_above(client_limit(settings), _ALL_CONNECTIONS)}")
@@ -98,11 +107,11 @@ def track_connections(settings: Settings) -> str:
 
 
 def track_streams(settings: Settings) -> str:
-    """Rules of the public frontend that count and refuse HTTP/2 requests, once txn.kind and txn.id are known.
+    """Returns the public frontend's rules that count and refuse HTTP/2 requests. They need txn.kind and txn.id.
 
-    Each may hold buffers, and many of them need few connections. So they count as connections: those of an address, and
-    if memory is limited, those of all addresses together. They leave an eighth of that limit to connections, which
-    HAProxy can only close: probes are among them.
+    HTTP/2 requests count as connections, because each may hold buffers, and many of them share a connection. They are
+    limited for each address, and if memory is limited, also for all addresses together. This second limit leaves an
+    eighth of the connections, which HAProxy can only accept or close, to new ones such as probes.
     """
     tracked, refused = [], []
     if settings.max_connections_per_address:
@@ -114,7 +123,7 @@ def track_streams(settings: Settings) -> str:
         tracked.append(f"track-sc{_ALL_STREAMS} str({_ALL_CLIENTS}) table {ADDRESSES} if http2")
         refused.append(f"{errors.return_rule(errors.ALL_CROWDED)} if {_is_above(stream_limit(settings), _ALL_STREAMS)}")
     if not tracked:
-        return "    # An address may have as many HTTP/2 requests as there are."
+        return "    # HTTP/2 requests of an address are not limited."
     return "\n".join(("    acl http2 fc_http_major 2", *(f"    http-request {rule}" for rule in tracked + refused)))
 
 
@@ -123,9 +132,9 @@ def _is_above(limit: int, counter: int) -> str:
 
 
 def hop_listener(settings: Settings, socket: str) -> str:
-    """First lines of a hop's frontend. The PROXY protocol names the client.
+    """Returns the first lines of a hop's frontend. The PROXY protocol passes the client's address.
 
-    Requests beyond the limit wait in the backlog. By default it is as long as the limit, and HAProxy refuses the rest.
+    Requests above the limit wait in the backlog. Its default length is the limit, and HAProxy would refuse the rest.
     """
     lines = f"""\
     bind unix@{settings.run_directory}/{socket} mode 600 accept-proxy
@@ -140,21 +149,21 @@ def hop_listener(settings: Settings, socket: str) -> str:
 
 
 def hop_server(run: str, socket: str) -> str:
-    """Address and options of the server that leads to a hop.
+    """Returns address and options of the server that leads to a hop.
 
-    HAProxy reuses such a connection for the same client port only. Idle ones would count as requests and gain little.
+    HAProxy reuses such connections for the same client port only. Idle ones would count as requests, with little gain.
     """
     return f"unix@{run}/{socket} pool-max-conn 0 send-proxy-v2"
 
 
 def refuse_crowded(settings: Settings, turned: str | None = None) -> str:
-    """Rules of a hop's frontend that refuse an address with too many requests, before anything is read.
+    """Returns a hop's rules that refuse requests of an address with too many requests, before their body is read.
 
-    Needs txn.kind and txn.id, which shape errors. `turned`: the condition of requests that come from the backend
-    ``turns``; empty: all do, None: none does.
+    The errors need txn.kind and txn.id. `turned`: condition of requests from the backend ``turns``. Empty: all requests
+    come from it; None: none does.
     """
     if not settings.max_connections_per_address:
-        return "    # An address may have as many requests here as there are."
+        return "    # Requests of an address are not limited here."
     crowded = [f"{{ sc1_conn_cur gt {_share(settings, hop_limit(settings))} }}"]
     if _buffers_are_scarce(settings):
         crowded.append(f"{{ sc_conn_cur({_STREAM}) gt {address_limit(settings)} }}")
@@ -168,9 +177,9 @@ def refuse_crowded(settings: Settings, turned: str | None = None) -> str:
 
 
 def refuse_waits(settings: Settings, most: int) -> str:
-    """Rules that refuse requests that have not waited yet if `most` such requests wait, or the address has its share.
+    """Returns the rules that refuse a first wait if `most` such requests wait, or the address has used its share.
 
-    Requests that have waited are not counted.
+    Requests that have waited before are not counted.
     """
     first = f"!{{ req.fhdr({TRIES}) -m found }}"
     unreachable = errors.return_rule(errors.UNREACHABLE)
@@ -187,7 +196,7 @@ def refuse_waits(settings: Settings, most: int) -> str:
 
 
 def tables() -> str:
-    """Sections with the stick tables."""
+    """Returns the sections with the stick tables."""
     return "\n\n".join(
         f"backend {name} from base\n    stick-table type ipv6 size 100k expire 10s store conn_cur"
         for name in (ADDRESSES, HOPS, WAITS)
@@ -195,13 +204,13 @@ def tables() -> str:
 
 
 def _buffers_are_scarce(settings: Settings) -> bool:
-    """Whether the limits of connections and of hops alone would let one client address hold too many buffers."""
+    """Whether one client address could hold too many buffers within the limits of connections and hops."""
     shares = _share(settings, client_limit(settings)) + _share(settings, hop_limit(settings))
     return bool(settings.memory_bytes) and _buffer_share(settings) < shares
 
 
 def _buffer_share(settings: Settings) -> int:
-    """Requests of one client address, however slow it is, that leave an eighth of the buffers to others."""
+    """Returns how many requests of one client address, even a slow one, leave an eighth of the buffers to others."""
     buffers = memory.max_buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
     return buffers * 7 // 8 // _BUFFERS
 

@@ -1,8 +1,8 @@
-"""Answers to browsers, which ask whether a page of another origin may read them (CORS). Pure.
+"""Rules for CORS: whether a browser may show answers to a page of another origin. Pure.
 
-Only origins that are named may. Keys come in headers that a page has to know, so no answer ever allows credentials,
-which would let a page use what the browser knows. What engines say of origins is taken off: it is not theirs to allow.
-Without named origins there are no rules, and nobody pays for them.
+Only the configured origins are allowed. Pages send keys in headers, so no answer allows credentials, which would let a
+page use what the browser has stored. CORS headers of engines are removed, because engines must not allow origins.
+Without configured origins there are no rules and no cost.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from slipway.gateway.settings import Settings
 
 ORIGIN = "txn.origin"
-"""Variable with the request's origin, where it is one of those that are named."""
+"""Variable with the request's origin if it is allowed."""
 _EXPOSED = (
     "retry-after",
     "x-request-id",
@@ -20,11 +20,11 @@ _EXPOSED = (
     "x-ratelimit-remaining-tokens",
 )
 _SECONDS = 600
-"""How long a browser may remember what it was told."""
+"""How long a browser may cache the answer to a preflight request."""
 
 
 def rules(settings: Settings) -> tuple[str, ...]:
-    """Rules of the public frontend, before keys are asked for: a browser's first question has none."""
+    """Returns the public frontend's rules. They precede the check of keys, because preflight requests have none."""
     if not settings.cors_origins:
         return ()
     from_page = f"{{ var({ORIGIN}) -m found }}"

@@ -1,10 +1,9 @@
-"""Requests whose server died before it began to answer. Pure: the sections of HAProxy that have them wait for the next.
+"""The fallback server of each backend, for requests whose server died before it began to answer. Pure.
 
-A server to which a connection failed gets no requests until it takes connections again, which HAProxy looks at twice a
-second. Where it was the last of its backend, the request goes to a server that each backend has for this case: it leads
-back into HAProxy, to a frontend in which requests wait as those do that come while a model has no server. Requests that
-are answered pay nothing for it. The name of the backend comes along in the PROXY protocol, as do the client's address
-and port.
+If a connection to a server fails, HAProxy sends it no requests until it accepts connections again, which HAProxy checks
+twice a second. If it was the last server of its backend, requests go to the fallback server. It leads back to HAProxy,
+to a frontend in which requests wait as if the model had no server. Other requests do not pay for it. The PROXY protocol
+passes the name of the backend, and the client's address and port.
 """
 
 from __future__ import annotations
@@ -14,28 +13,30 @@ from slipway.gateway.rules import connections
 from slipway.gateway.settings import Settings
 
 NAME = "unanswered"
-"""Of the server in each backend, and of the frontend that it leads to."""
+"""Name of the server in each backend, and of the frontend to which it leads."""
 _SOCKET = f"{NAME}.sock"
 CHECK = "check inter 60s fastinter 500ms downinter 500ms fall 1 rise 1 observe layer4 error-limit 1 on-error mark-down"
-"""Options of a server that gets no requests once a connection to it failed, until it takes connections again."""
+"""Options of a server that gets no requests after a failed connection, until it accepts connections again."""
 SUCCESSOR = f"{NAME}_successor"
 _TLV = "0xE1"
 NEXT = "x-slipway-turn"
-"""Header of requests that another target may answer (see targets.py): they do not wait here."""
+"""Header of requests that another target may answer (see targets.py). They do not wait here."""
 _TRIES = connections.TRIES
-"""It may be the request itself that servers die of."""
+"""Header that limits the waits of a request, because the request itself may crash its servers."""
 _VISITS = 3
-"""Connections that one request may have here: two waits, and one in which it gets the error."""
+"""Connections that one request may need here: two waits, and one for the error."""
 
 
 def server(run: str, backend: str = "%[be_name]") -> str:
-    """Address and options of the server, in the file as on the command line."""
+    """Returns address and options of the server. The file and the command socket use the same text."""
     return f"{connections.hop_server(run, _SOCKET)} set-proxy-v2-tlv-fmt({_TLV}) {backend}"
 
 
 def sections(settings: Settings, after_hold: str, last_rules: str) -> str:
-    """The frontend. `after_hold`: what becomes of requests whose wait is over. `last_rules`: what every
-    request to a model is subject to."""
+    """Returns the sections of the frontend and of the successor.
+
+    `after_hold`: rules after a wait; `last_rules`: rules for every request to a model.
+    """
     run = settings.run_directory
     return f"""\
 # Requests whose server died before it began to answer.
@@ -48,7 +49,7 @@ frontend {NAME} from base
     http-request set-var(txn.model) var(txn.be),regsub(:,/)
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({NEXT}) -m found }}
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({_TRIES}) 2 }}
-    # New requests leave room for those that come again, so that requests never wait for each other here.
+    # New requests leave room for those that return, so that requests never wait for each other here.
 {connections.refuse_waits(settings, max(1, connections.hop_limit(settings) // _VISITS))}
     http-request set-header {_TRIES} 2 if {{ req.fhdr({_TRIES}) 1 }}
     http-request set-header {_TRIES} 1 unless {{ req.fhdr({_TRIES}) -m found }}
@@ -62,6 +63,6 @@ frontend {NAME} from base
     use_backend {SUCCESSOR} if {{ var(txn.hold) -m str moved }}
     use_backend %[var(txn.be)]
 
-# The same of the process that replaces this one.
+# The same frontend in the process that replaces this one.
 backend {SUCCESSOR} from base
     server {NAME} {server(run, "%[var(txn.be)]")}"""

@@ -1,10 +1,9 @@
 """Public keys of a JWT issuer: reads a JWKS (RFC 7517) and writes certificates with which HAProxy verifies signatures.
 
-HAProxy loads a new public key at run time only from a certificate. Each key therefore gets a certificate whose own
+At run time, HAProxy loads new public keys from certificates only. Each key therefore gets a certificate, whose own
 signature has no meaning. The file name is a hash of its content, so a file never changes.
 
-Each key verifies one algorithm, which the key determines and not the token. A public key is therefore never used as an
-HMAC secret.
+The key, not the token, determines the algorithm of a signature. A public key is therefore never used as an HMAC secret.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from cryptography.x509.oid import NameOID
 from slipway.decoding import DecodingError, decode_json
 
 MOST_BYTES = 256 << 10
-"""Largest JWKS."""
+"""Largest JWKS in bytes."""
 MOST_KEYS = 32
-"""Keys of a JWKS that are read."""
+"""Number of keys in a JWKS that are used. Further ones are ignored."""
 RS256, ES256 = "RS256", "ES256"
 FOLDER = "jwt"
 """Directory of the certificates in the shared directory."""
@@ -47,23 +46,23 @@ class VerificationKey(NamedTuple):
     """A public key that verifies signatures."""
 
     kid: str
-    """Key ID in tokens. Empty: tokens have none."""
+    """Key ID in tokens. Empty: the key has none."""
     algorithm: str
     certificate: str
-    """PEM."""
+    """Certificate with the key, as PEM."""
 
     @property
     def file(self) -> str:
-        """Its path below the shared directory."""
+        """Returns the path of the certificate below the shared directory."""
         return f"{FOLDER}/{hashlib.sha256(self.certificate.encode()).hexdigest()[:32]}.pem"
 
 
 class JwksError(ValueError):
-    """A JWKS has no usable key. The message has the reason."""
+    """A JWKS has no usable key. The message contains the reason."""
 
 
 class UnusableKeyError(ValueError):
-    """One key is not usable. The message has the reason."""
+    """A key is not usable. The message contains the reason."""
 
 
 class _Jwk(msgspec.Struct, frozen=True):
@@ -85,7 +84,10 @@ class _Jwks(msgspec.Struct, frozen=True):
 
 
 def parse_jwks(text: bytes, algorithms: Collection[str]) -> tuple[tuple[VerificationKey, ...], tuple[str, ...]]:
-    """The usable keys of a JWKS, and why the others are ignored. Raises JwksError if no key is usable."""
+    """Returns the usable keys of a JWKS, and the reasons why others are ignored.
+
+    Raises JwksError if no key is usable.
+    """
     try:
         entries = decode_json(text, _Jwks, most=MOST_BYTES).keys
     except DecodingError as error:
@@ -106,21 +108,21 @@ def parse_jwks(text: bytes, algorithms: Collection[str]) -> tuple[tuple[Verifica
 
 
 def map_entries(run_directory: str, keys: Iterable[VerificationKey]) -> dict[str, str]:
-    """``ALGORITHM:PATH`` of each key, by the upper-case SHA-256 of its ``kid``.
+    """Returns ``ALGORITHM:PATH`` of each key, by the upper-case SHA-256 of its ``kid``.
 
-    A token without a key ID is verified with the only key. With several keys, such a token is ambiguous.
+    If there is only one key, it also verifies tokens without a key ID. With several keys, such tokens are ambiguous.
     """
     entries = {_digest(key.kid): f"{key.algorithm}:{run_directory}/{key.file}" for key in keys}
     return entries | dict.fromkeys((_ANONYMOUS,), *entries.values()) if len(entries) == 1 else entries
 
 
 def parse_loaded(answer: str) -> list[str]:
-    """Paths of HAProxy's loaded certificates, from its answer to SHOW."""
+    """Parses the answer to SHOW_CERTIFICATES: paths of the loaded certificates."""
     return [line for line in answer.splitlines() if line and not line.startswith("#")]
 
 
 def delete_unused(directory: Path, keys: Iterable[VerificationKey]) -> None:
-    """Deletes the files of all other keys."""
+    """Deletes the certificate files of all keys but these."""
     current = {key.file for key in keys}
     for path in (directory / FOLDER).glob("*.pem"):
         if f"{FOLDER}/{path.name}" not in current:
@@ -132,7 +134,7 @@ def _digest(kid: str) -> str:
 
 
 def _parse_key(entry: msgspec.Raw, earlier: Container[str], algorithms: Collection[str]) -> VerificationKey:
-    """Raises UnusableKeyError. Its message quotes nothing from the JWKS."""
+    """Parses one key. Raises UnusableKeyError, whose message quotes nothing from the JWKS."""
     try:
         jwk = decode_json(entry, _Jwk, most=MOST_BYTES)
     except DecodingError as error:
@@ -188,6 +190,6 @@ def _decode_integer(text: str) -> int:
 
 
 def _certificate(key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey) -> str:
-    """Equal keys give equal text."""
+    """Returns a certificate with this key, as PEM. Equal keys give equal text."""
     builder = x509.CertificateBuilder(_NAME, _NAME, key, 1, _FROM, _UNTIL)
     return builder.sign(_SIGNER, None).public_bytes(Encoding.PEM).decode()

@@ -1,8 +1,8 @@
-"""Rules of haproxy.cfg that accept tokens (JWT) of an issuer instead of API keys. Pure.
+"""Rules that accept tokens (JWT) of an issuer instead of API keys. Pure.
 
-HAProxy verifies each token itself, with the issuer's public keys (jwks.py). A claim names the subject. Two variables
-result: ``txn.holder`` is ``jwt:SUBJECT``, and limits count each holder separately. ``txn.key`` is the name of the
-rights: those of the subject, or ``jwt:*``. All other rules use it like the name of an API key.
+HAProxy itself verifies each token with the issuer's public keys (jwks.py). A claim contains the subject. The rules set
+two variables. ``txn.holder`` is ``jwt:SUBJECT``; limits count each holder separately. ``txn.key`` is the name of the
+rights, which is the subject's own or ``jwt:*``. All other rules use it like the name of an API key.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from slipway.gateway.settings import Jwt, Settings
 
 SUBJECTS_MAP = "subjects.map"
 KEYS_KNOWN = "jwt"
-"""Entry of state.map once there are public keys."""
+"""Entry of state.map if the gateway has public keys."""
 _ACCEPTED, _REFUSED = "1", "0"
 _LONGEST_TOKEN = 8192
-"""Characters of a token that is verified."""
+"""Maximum length of a token in characters."""
 _LEEWAY = 30
-"""Allowed difference of clocks in seconds."""
+"""Allowed difference between clocks in seconds."""
 _AUDIENCES = 8
-"""Entries of a token's list of audiences that are compared."""
+"""Number of entries in a token's list of audiences that are compared."""
 
 
 def holder_variable(settings: Settings) -> str:
-    """The variable with the name that limits count by."""
+    """Returns the variable with the name of the holder of limits."""
     return "txn.holder" if settings.jwt else "txn.key"
 
 
 def maps(
     settings: Settings, rights: Mapping[str, Rights], keys: Collection[jwks.VerificationKey]
 ) -> dict[str, dict[str, str]]:
-    """The subjects with a separate entry, and the keys of the issuer."""
+    """Returns the maps of subjects with a separate entry, and of the issuer's keys."""
     if not settings.jwt:
         return {}
     subjects = {name: _REFUSED if own == REFUSED else _ACCEPTED for name, own in rights.items() if name.startswith(JWT)}
@@ -42,18 +42,18 @@ def maps(
 
 
 def certificates(settings: Settings, keys: Collection[jwks.VerificationKey]) -> tuple[str, ...]:
-    """The section with the keys that HAProxy has when it starts."""
+    """Returns the section with the keys that HAProxy loads at startup."""
     lines = [f"    load crt {settings.run_directory}/{key.file} jwt on\n" for key in keys]
     return ("crt-store\n" + "".join(lines),) if lines else ()
 
 
 def global_lines(settings: Settings) -> str:
-    """Of the section ``global``."""
+    """Returns the lines for the section ``global``."""
     return f"    lua-load-per-thread {settings.run_directory}/lua/claims.lua\n" if settings.jwt else ""
 
 
 def rules(settings: Settings) -> str:
-    """Rules that identify a client without an API key by its token, or reject the token."""
+    """Returns the rules that identify a client without an API key by its token, or reject the token."""
     if not settings.jwt:
         return ""
     run = settings.run_directory
@@ -70,7 +70,11 @@ def rules(settings: Settings) -> str:
 
 
 def _signature_rules(run: str) -> str:
-    """The algorithm is the one of the key, whatever the token contains. Extensions (crit) are not supported."""
+    """Returns the rules that verify the signature.
+
+    The key determines the algorithm, whatever the token contains. Tokens with critical extensions (``crit``) are
+    rejected.
+    """
     value, key = "var(txn.jwt)", f"map_str({run}/{jwks.MAP})"
     return f"""\
     acl short http_auth_bearer -m len 1:{_LONGEST_TOKEN}
@@ -93,7 +97,7 @@ def _signature_rules(run: str) -> str:
 
 
 def _claim_rules(jwt: Jwt) -> str:
-    """Sets ``txn.subject``."""
+    """Returns the rules that check the claims and set ``txn.subject``."""
     value = "var(txn.jwt)"
     audiences = "\n".join(
         f"    acl for_us {value},jwt_payload_query('$.aud{place}') -m str -- '{jwt.audience}'"

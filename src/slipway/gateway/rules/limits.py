@@ -1,7 +1,7 @@
-"""What API keys may do, as rules of haproxy.cfg. Pure.
+"""Rules that enforce the rights and limits of API keys and subjects. Pure.
 
-Requests at once are counted in a stick table, by name of the key or subject. limits.lua counts all requests, tokens.lua
-the tokens of answers. The control process reads both, and grants further requests (ledger.py).
+A stick table counts concurrent requests by the name of the key or subject. limits.lua counts all requests, tokens.lua
+the tokens of answers. The control process reads both counts and grants further requests (ledger.py).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from slipway.serving.routing.route import Route
 from slipway.serving.routing.selector import chosen, parse
 
 KEY_HEADER = "x-slipway-key"
-"""By which the control process is told the key of whoever asks for the model list."""
+"""Header that passes the name of the client's key to the control process, for requests for the model list."""
 HEADERS = "^(authorization|(x-)?api-key)$"
-"""Regular expression of the headers with a key."""
+"""Regular expression of the headers that may contain a key."""
 TABLE = "keys"
 _SLOT = 3
 _ALL_OF_NAMESPACE = "/*"
-"""What follows a namespace where all of its models are meant."""
+"""Suffix after a namespace that means all its models."""
 _REFUSED = "!"
-"""Between a key and the id of a refused model in allowed.map. Names of keys and subjects do not contain it."""
+"""Separates a key and the ID of a refused model in allowed.map. Names of keys and subjects do not contain it."""
 
 
 def permitted_backends(rights: Rights, table: RoutingTable) -> frozenset[str]:
-    """Names of the backends that a key may ask, where it is restricted."""
+    """Returns the names of the backends that a restricted key may use."""
     named = {table.models[model] for model in rights.models if model in table.models}
     spaces = {model.removesuffix(_ALL_OF_NAMESPACE) for model in rights.models if model.endswith(_ALL_OF_NAMESPACE)}
     requirements = parse(rights.selector) if rights.selector.strip() else ()
@@ -46,12 +46,12 @@ def permitted_backends(rights: Rights, table: RoutingTable) -> frozenset[str]:
 
 
 def may_learn_refusal(rights: Rights, model: str) -> bool:
-    """Whether a key learns why a model is refused: a restricted one does if its rights name the id or the namespace."""
+    """Whether a key may learn why a model is refused. A restricted key must have the right to its ID or namespace."""
     return not rights.restricted or any(right in rights.models for right in _matching_rights(model))
 
 
 def allowed_entries(rights: Mapping[str, Rights], table: RoutingTable) -> dict[str, str]:
-    """Entries ``key/backend`` for each backend that a restricted key may ask, and those of refused models."""
+    """Returns entries ``key/backend`` for each backend that a restricted key may use, and entries of refused models."""
     restricted = {name: own for name, own in rights.items() if own.restricted}
     backends = {name: sorted(permitted_backends(own, table)) for name, own in restricted.items()}
     by_right: dict[str, list[str]] = {}
@@ -68,13 +68,13 @@ def allowed_entries(rights: Mapping[str, Rights], table: RoutingTable) -> dict[s
 
 
 def _matching_rights(model: str) -> tuple[str, ...]:
-    """The rights that name a refused model: its id, and all of its namespace if the id has one."""
+    """Returns the rights that include a refused model: its ID, and its whole namespace if the ID contains one."""
     space, slash, _name = model.partition("/")
     return (model, f"{space}{_ALL_OF_NAMESPACE}") if slash else (model,)
 
 
 class Permissions:
-    """Remembers ``allowed`` of the last table: of what changes, most are endpoints, which it does not depend on."""
+    """Caches the result of `allowed_entries`. Most changes only affect endpoints, on which it does not depend."""
 
     def __init__(self) -> None:
         self._rights: Mapping[str, Rights] = {}
@@ -84,7 +84,7 @@ class Permissions:
         self._entries: Mapping[str, str] = {}
 
     def update(self, rights: Mapping[str, Rights], table: RoutingTable) -> Mapping[str, str]:
-        """The entries for these rights and this table."""
+        """Returns the entries for these rights and this table."""
         if not any(own.restricted for own in rights.values()):
             return {}
         routes = {name: backend.route for name, backend in table.backends.items()}
@@ -96,7 +96,7 @@ class Permissions:
 
 
 def maps(rights: Mapping[str, Rights], entries: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Limits by key; keys that may ask some models only; and `entries` for the backends that these may ask."""
+    """Returns the maps of limits by key, of restricted keys, and of `entries`, the backends that these may use."""
     return {
         "limits.map": {name: own.limits.text for name, own in rights.items() if any(own.limits)},
         "restricted.map": {name: "1" for name, own in rights.items() if own.restricted},
@@ -105,7 +105,7 @@ def maps(rights: Mapping[str, Rights], entries: Mapping[str, str]) -> dict[str, 
 
 
 def identify(settings: Settings) -> str:
-    """Rules that name the key, or refuse a request without one."""
+    """Returns the rules that identify the key, or refuse a request without one."""
     lookup = f"sha2(256),hex,map_str({settings.run_directory}/keys.map)"
     return f"""\
     http-request set-var(txn.key) http_auth_bearer,{lookup}
@@ -116,20 +116,22 @@ def identify(settings: Settings) -> str:
 
 
 def drop_keys(condition: str = "!{ var(txn.hold) -m str moved }") -> str:
-    """A rule that comes late: no key goes further, in any of the headers that OpenAI's, Anthropic's and Azure's clients
-    have, whether or not the gateway needs one."""
+    """Returns the rule that removes keys, so that no engine gets one, even if the gateway requires none.
+
+    It comes late, and covers the headers of OpenAI's, Anthropic's and Azure's clients.
+    """
     return f"    http-request del-header {HEADERS} -m reg if {condition}"
 
 
 HANDSHAKE = """\
-    # Browsers cannot set headers for a WebSocket: their key is an item of the subprotocol, or in the query.
+    # Browsers cannot set headers for a WebSocket. Their key is an item of the subprotocol, or in the query.
     http-request lua.take_key if { req.fhdr(sec-websocket-protocol) -m found }
     http-request lua.take_key if { url_param(api-key) -m found }"""
-"""Rules that make a header of such a key, for the rules that follow. It does not go on to the engine."""
+"""Rules that move such a key to a header, for the rules that follow. It does not reach the engine."""
 
 
 def key_header(settings: Settings) -> str:
-    """Rules of the model list's backend: it is told who asks, and no key."""
+    """Returns the rule that passes the key's name, but not the key, to the backend of the model list."""
     if not settings.api_keys_secret:
         return ""
     return f"""\
@@ -138,8 +140,11 @@ def key_header(settings: Settings) -> str:
 
 
 def hide_models(settings: Settings) -> str:
-    """Rules before the answer about an unknown model: a key cannot tell a model that it may not use from one that does
-    not exist, whether it is served or refused."""
+    """Returns the rules that hide models from restricted keys.
+
+    They precede the answer about unknown models. A key gets the same answer for a model that it may not use, served or
+    refused, and for one that does not exist.
+    """
     if not settings.api_keys_secret:
         return ""
     run = settings.run_directory
@@ -152,12 +157,12 @@ def hide_models(settings: Settings) -> str:
 
 
 def global_lines(settings: Settings) -> str:
-    """Of the section ``global``."""
+    """Returns the lines for the section ``global``."""
     return f"    lua-load {settings.run_directory}/lua/limits.lua\n" if settings.api_keys_secret else ""
 
 
 def rules(settings: Settings) -> tuple[str, ...]:
-    """Rules that refuse what goes beyond the limits of a key, before a body is read."""
+    """Returns the rules that refuse requests above the limits of a key, before a body is read."""
     if not settings.api_keys_secret:
         return ()
     return (
@@ -169,9 +174,9 @@ def rules(settings: Settings) -> tuple[str, ...]:
     http-request set-var(txn.left_at_once) var(txn.limits),field(3,:),sub(txn.used) if limited
     http-request lua.refuse_busy if {{ var(txn.left_at_once) -m int lt 0 }}
     http-request lua.limit if limited
-    # HAProxy ends a rule of Lua when the client leaves, and goes on with the next one.
+    # If the client disconnects, HAProxy aborts a Lua rule and continues with the next rule.
     http-request {errors.return_rule(errors.UNKNOWN_LIMITS)} if limited !{{ var(txn.counted) -m found }}
-    # For keys without limits, these rules are the last.
+    # No further rules apply to keys without limits.
     http-after-response allow unless limited
 {_header_rules("requests", 1)}
 {_header_rules("tokens", 2)}""",
@@ -186,7 +191,7 @@ def _header_rules(name: str, field: int) -> str:
 
 
 def sections(settings: Settings) -> str:
-    """The stick table."""
+    """Returns the section with the stick table."""
     if not settings.api_keys_secret:
         return ""
     return f"""
@@ -196,24 +201,24 @@ backend {TABLE} from base
 
 
 class HolderEntry(NamedTuple):
-    """HAProxy's entry of one holder. Its number of requests begins at zero with each birth."""
+    """HAProxy's entry of a holder. Its number of requests starts at zero with each birth."""
 
     birth: str
     requests: int
     waiting: bool = False
-    """Whether one waits for a grant."""
+    """Whether a request waits for a grant."""
     until: tuple[int, int] = (0, 0)
-    """The numbers up to which requests may pass, by the limits per minute and per day."""
+    """Numbers up to which requests may pass, for the limits per minute and per day."""
 
 
 SHOW_LIMITS, SHOW_SPENT = "show slipway limits", "show slipway spent"
 _SET_LIMITS, _DROP_LIMITS = "set slipway limits", "drop slipway limits"
 _MOST_WORDS, _MOST_COMMAND = 40, 6000
-"""Grants of one command, and its bytes."""
+"""Maximum number of grants in one command, and of its bytes."""
 
 
 def parse_entries(answer: str) -> dict[str, HolderEntry]:
-    """The answer of limits.lua, by holder."""
+    """Parses the answer of limits.lua: entries by holder."""
     rows = (line.split(" ") for line in answer.splitlines())
     return {
         unquote(row[0]): HolderEntry(row[1], int(row[2]), row[3] == "1", (int(row[4]), int(row[5])))
@@ -223,24 +228,24 @@ def parse_entries(answer: str) -> dict[str, HolderEntry]:
 
 
 def parse_tokens(answer: str) -> dict[str, int]:
-    """The answer of tokens.lua: tokens by holder."""
+    """Parses the answer of tokens.lua: tokens by holder."""
     rows = (line.split(" ") for line in answer.splitlines())
     return {unquote(row[0]): int(row[1]) for row in rows if len(row) == 2}
 
 
 def parse_dropped(answer: str) -> list[tuple[str, str]]:
-    """The answer of limits.lua: holder and birth of entries that it no longer has."""
+    """Parses the answer of limits.lua: holder and birth of entries that no longer exist."""
     rows = (line.split(" ") for line in answer.splitlines())
     return [(unquote(row[0]), row[1]) for row in rows if len(row) == 2]
 
 
 def grant_commands(grants: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Commands for limits.lua, of holder, birth and text of each grant."""
+    """Yields commands for limits.lua from holder, birth and encoded grant."""
     return _commands(_SET_LIMITS, grants)
 
 
 def drop_commands(drops: Iterable[tuple[str, str, int]]) -> Iterator[str]:
-    """Commands for limits.lua, of holder, birth, and requests as counted."""
+    """Yields commands for limits.lua that delete entries, from holder, birth and counted requests."""
     return _commands(_DROP_LIMITS, ((holder, birth, str(requests)) for holder, birth, requests in drops))
 
 

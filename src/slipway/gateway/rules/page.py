@@ -1,7 +1,7 @@
-"""HAProxy's rules for the page. Pure.
+"""HAProxy's rules for the web page. Pure.
 
-The page's files are open, as a browser asks for them without a key; they hold nothing but the page itself. Only their
-exact paths are: whatever else lies below ``/ui/`` needs a key where there are keys.
+The page's static files are public, because browsers load them without a key. Only their exact paths are. Every other
+path below ``/ui/`` needs a key if the gateway has keys.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from slipway.gateway import errors
 
 FILES = ("", "page.css", "main.js", "api.js", "dom.js", "list.js", "model.js", "chat.js", "examples.js", "icon.svg")
-"""Below ``/ui/``. The first one is the page itself."""
+"""Names of the files below ``/ui/``. The first is the page itself."""
 
 
 def before_keys() -> str:
-    """Leads to the page, and lets its files through."""
+    """Returns the rules that redirect to the page and allow its files."""
     return f"""\
     acl page path_beg /ui/
     acl page_file path {" ".join(f"/ui/{name}" for name in FILES)}
@@ -23,5 +23,5 @@ def before_keys() -> str:
 
 
 def after_keys() -> str:
-    """Lets what the page asks for through."""
+    """Returns the rule that allows the page's API."""
     return "    http-request allow if page"

@@ -1,10 +1,10 @@
-"""Requests that name their model in the query: for stored responses, and sessions of the Realtime API. Pure.
+"""Requests that name their model in the query: stored responses, and sessions of the Realtime API. Pure.
 
-Their rules stand in a backend of their own, so that requests with a body pay nothing for them. It leads back into
-HAProxy, to a frontend that leads to the model's backend.
+Their rules are in a separate backend, so that requests with a body do not pay for them. The backend sends requests back
+to HAProxy, to a frontend that passes them to the model's backend.
 
-A stored response lies in the memory of the pod that made it. Which one that is, ``responses.lua`` finds out by asking:
-gateways need to remember nothing for it, nor tell each other anything.
+A stored response is in the memory of the pod that created it. ``responses.lua`` finds this pod by querying the pods, so
+gateways need not store or exchange anything.
 """
 
 from __future__ import annotations
@@ -17,38 +17,41 @@ from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 
 NAME = "beside"
-"""Of the backend."""
+"""Name of the backend."""
 _ONWARD = f"{NAME}_onward"
-"""Of the frontend that it leads to."""
+"""Name of the frontend to which the backend sends requests."""
 _SOCKET = f"{NAME}.sock"
 TUNNEL = "txn.tunnel"
-"""Variable that is set where an engine may answer with 101."""
+"""Variable that is set if an engine may respond with status 101."""
 _BACKEND_HEADER = "x-slipway-backend"
-# A name that is encoded, or stands there twice, may be another one for the engine than for us.
-# HAProxy separates parameters by more than engines do.
+# The engine may read another model than the gateway if a parameter's name is encoded or occurs twice. HAProxy also
+# accepts separators of parameters that engines do not.
 _AMBIGUOUS = r"(^|[&;?])model=.*[&;?]model=|(^|[&;?])[^=&;?]*%[^=&;?]*([=&;?]|$)"
 
 
 def arguments() -> str:
-    """Of paths.lua."""
+    """Returns the arguments of paths.lua."""
     return f"{paths.BITS[paths.STORED_RESPONSE]} {paths.BITS[paths.SESSION]}"
 
 
 def sections(settings: Settings, hold: str, lacks: str, last_rules: str, most_bytes: int) -> str:
-    """The backend and the frontend. `hold`: rules by which requests wait; `lacks`: condition of those whose engine does
-    not know what is asked; `last_rules`: what every request to a model is subject to."""
+    """Returns the sections of the backend and the frontend.
+
+    `hold`: rules that hold requests; `lacks`: condition of requests whose engine does not serve the path; `last_rules`:
+    rules for every request to a model.
+    """
     run = settings.run_directory
     too_large = errors.return_rule(errors.TOO_LARGE)
     return f"""\
-# Requests whose model stands in the query: the rules of the public frontend go on here.
+# Requests with the model in the query. The rules of the public frontend continue here.
 backend {NAME} from base
     acl session path /v1/realtime
     acl listed var({cors.ORIGIN}) -m found
     acl model var(txn.model) -m len gt 0
     http-request {errors.return_rule(errors.NO_WEBSOCKET)} if session !{{ var(txn.upgrade) -m str -i websocket }}
-    # Browsers ask nobody before they open one.
+    # Browsers send no preflight request before they open a WebSocket.
     http-request {errors.return_rule(errors.WRONG_ORIGIN)} if session {{ req.fhdr(origin) -m found }} !listed
-    # Bodies have no use here.
+    # These requests need no body.
     http-request {too_large} if {{ req.body_size gt {most_bytes} }}
     http-request wait-for-body time 10s unless session
     http-request {too_large} if {{ req.body_len gt {most_bytes} }}

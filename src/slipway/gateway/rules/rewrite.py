@@ -1,10 +1,15 @@
-"""Requests whose body is changed on its way: what is changed, and the further hop that they take. Pure.
+"""Rules for requests whose body must be changed, and their additional hop. Pure.
 
-Engines get bodies as clients sent them, but for three cases. One takes a form's field ``model`` for a name of its own:
-the field is renamed. One knows its model by the plain name only: an id ``namespace/name`` is shortened. One answers for
-an id of another route, and knows its model by another name: that one is written, and the body may become longer.
-HAProxy can change a body only in a filter, and a filter costs every request of its section: hence a backend with the
-filter that leads back into HAProxy, to the frontend ``again``, which leads to the model's backend.
+Engines get bodies as clients sent them, except in three cases:
+
+- An engine would interpret a form's field ``model``, so the field is renamed.
+- An engine only knows the plain name of its model, so an ID ``namespace/name`` is shortened.
+- An engine answers for an ID of another route and knows its model by another name, so that name is written. The body
+  may become longer.
+
+Only a filter can change a body in HAProxy, and a filter costs every request of its section. A separate backend
+therefore has the filter. It sends requests back to HAProxy, to the frontend ``again``, which passes them to the model's
+backend.
 """
 
 from __future__ import annotations
@@ -15,13 +20,13 @@ from slipway.gateway.settings import Settings
 
 DROPPED_MAP, NAMES_MAP = "dropped.map", "names.map"
 CHANGED = "{ var(txn.text) -m found }"
-"""The condition under which a request takes the hop."""
+"""Condition of requests that take the hop."""
 _SOCKET = "again.sock"
 _BACKEND_HEADER = "x-slipway-backend"
 
 
 def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
-    """Backends whose engines must not see the field, and the plain name of each qualified id."""
+    """Returns the maps of backends whose engines must not get the field ``model``, and of plain names by ID."""
     return {
         DROPPED_MAP: {name: "1" for name, backend in table.backends.items() if backend.route.drop_model_field},
         NAMES_MAP: dict(_plain_names(table)),
@@ -29,7 +34,7 @@ def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
 
 
 def _plain_names(table: RoutingTable) -> list[tuple[str, str]]:
-    """Pairs for ids that are not the name under which an engine is sure to serve its model: the first of its route."""
+    """Returns each qualified ID that is not its engine's name for the model, with that name: the route's first ID."""
     pairs = []
     for model, name in table.models.items():
         backend = table.backends[name]
@@ -40,7 +45,7 @@ def _plain_names(table: RoutingTable) -> list[tuple[str, str]]:
 
 
 def rules(run: str) -> str:
-    """Rules of the public frontend, once the backend is known: they set CHANGED where the body is to be changed."""
+    """Returns the public frontend's rules that make CHANGED true if the body must be changed. They need the backend."""
     return f"""\
     http-request set-var(txn.text) str(-) if form {{ var(txn.be),map_str({run}/{DROPPED_MAP}) -m found }}
     http-request set-var(txn.at) var(txn.field) if {CHANGED}
@@ -51,12 +56,11 @@ def rules(run: str) -> str:
 
 
 def sections(settings: Settings, last_rules: str) -> str:
-    """The hop. `last_rules`: what every request to a model is subject to."""
+    """Returns the sections of the hop. `last_rules`: rules for every request to a model."""
     run = settings.run_directory
     turned = f"{{ req.fhdr({fallback_server.NEXT}) -m found }}"
     return f"""\
-# Requests of which a few bytes are changed, or whose answer has to begin in time: through the filter, and back to this
-# process.
+# Requests whose body changes, or whose answer must begin in time. They pass the filter and return to this process.
 backend rewrite from base
     option httpclose
     http-request set-timeout server var(txn.within) if {{ var(txn.within) -m found }}
@@ -72,7 +76,7 @@ frontend again from base
     http-request set-var(txn.be) req.fhdr({_BACKEND_HEADER})
     http-request del-header {_BACKEND_HEADER}
     http-request del-header connection
-    # As much as fits a buffer: what is whole in it can be sent again, the rest passes as it comes.
+    # Waits for the part that fits in a buffer. A complete request can be resent; others pass as they arrive.
     http-request wait-for-body time 60s
 {last_rules}
     use_backend %[var(txn.be)]"""

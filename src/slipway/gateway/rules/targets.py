@@ -1,11 +1,10 @@
-"""Routes with more than one end: which Service of a namespace answers for another one's ids. Pure: entries of a map and
-rules of haproxy.cfg.
+"""Routes with several targets: Services of a namespace that answer for another Service's IDs. Pure.
 
-A share for one other Service, such as a canary, is drawn by rules alone, as entering Lua costs more than all of them.
-Other requests with targets are looked at by lua/targets.lua: of each order one target gets its turn, if the request is
-for it and the key may ask it. Where only one is left, the request goes there as any other does. Where there are more,
-it takes a hop: to the backend ``turns``, which sends it back into HAProxy, to the frontend ``turn``, and does so again
-where the answer is an error, once for each target. So a request for a model without targets pays one look into a map.
+If one other Service gets a share, such as a canary, rules alone select the target, because calling Lua would cost more.
+For other routes, lua/targets.lua selects one target of each order that matches the request and that the key may use.
+If only one is left, the request goes there directly. If there are more, it takes a hop through the backend ``turns``.
+This backend sends the request back to HAProxy, to the frontend ``turn``, and retries with the next target after an
+error. A request for a model without targets only costs one lookup in a map.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from slipway.serving.routing.route import Target
 
 TARGETS_MAP = "targets.map"
 ROUTED = "{ var(txn.turns) -m found }"
-"""The condition under which a request takes the hop."""
+"""Condition of requests that take the hop."""
 _SOCKET = "turn.sock"
 _TLV = "0xE1"
 _ANSWERED = "x-slipway-backend"
@@ -29,27 +28,30 @@ _KEY = "x-slipway-key"
 _SHARES = "="
 _SEQUENCE = "proc.draw"
 _LENGTH, _STEP = 997, 616
-"""Of a sequence that has each number below the length once before it begins again, as lua/targets.lua has it, too.
-Random numbers would miss a share by more than a point in each sixth series of 5,000 requests. The length is a prime, so
-the same holds for every second or every hundredth of the numbers, which may be all that one model gets of them. The
-step is the golden section of the length: it spreads the numbers of any part of the sequence."""
+"""Length and step of a sequence that contains each number below the length once, and then repeats. lua/targets.lua uses
+the same. With random numbers, one in six series of 5,000 requests would miss a share by more than one percentage point.
+The length is a prime, so the same is true for every second or every hundredth number, which may be all that one model
+gets. The step is the golden section of the length, which spreads the numbers of any part of the sequence evenly."""
 
 
 def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
-    """By backend: its targets, as lua/targets.lua reads them."""
+    """Returns the map of targets by backend, in the format of lua/targets.lua."""
     return {TARGETS_MAP: {name: map_entry(b, table) for name, b in table.backends.items() if b.route.targets}}
 
 
 def map_entry(backend: Backend, table: RoutingTable) -> str:
-    """All targets of a backend in one word, which is short beside what a command for HAProxy may have."""
+    """Returns all targets of a backend as one word, which is much shorter than the longest command for HAProxy."""
     return _share_entry(backend, table) or "|".join(
         _target_entry(backend, target, table) for target in sorted(backend.route.targets, key=_order)
     )
 
 
 def _share_entry(backend: Backend, table: RoutingTable) -> str:
-    """Of a backend that keeps all requests but a share for one other, such as a canary: how many numbers of the
-    sequence are the other one's, all where it has no endpoint itself, and that one's name. Empty for any other."""
+    """Returns the entry of a backend with a share for one other Service, such as a canary; empty for other backends.
+
+    It contains the other backend's name, and how many numbers of the sequence select it: all if the backend itself has
+    no endpoint.
+    """
     match backend.route.targets:
         case (own, other) if own.weight + other.weight:
             plain = all(one == Target(one.service, one.weight) for one in (own, other))
@@ -62,7 +64,7 @@ def _share_entry(backend: Backend, table: RoutingTable) -> str:
 
 
 def _is_like_own(backend: Backend, target: Target, table: RoutingTable) -> bool:
-    """Whether it is nobody's but the route's, and knows its ids."""
+    """Whether the target belongs to this route only, and its engine knows the route's IDs."""
     name = backend.target(target)
     other = table.backends.get(name)
     return name == backend.name or (other is not None and other.route.internal)
@@ -95,12 +97,12 @@ def _target_entry(backend: Backend, target: Target, table: RoutingTable) -> str:
 
 
 def _first_id(backend: Backend) -> str:
-    """The name under which an engine is sure to serve its model."""
+    """Returns a name of the model that its engine certainly serves."""
     return backend.route.models[0] if backend.route.models else backend.service
 
 
 def _shared_ids(backend: Backend, other: Backend | None) -> Sequence[str]:
-    """Ids of a route that the engine of another one knows, too."""
+    """Returns the IDs of a route that the engine of another backend also serves."""
     if other is None:
         return ()
     ids = {_first_id(other), *other.route.models, *other.route.aliases}
@@ -116,7 +118,7 @@ def _header_entry(name: str, values: Iterable[str]) -> str:
 
 
 def global_lines(settings: Settings) -> str:
-    """Of the section ``global``."""
+    """Returns the lines for the section ``global``."""
     run = settings.run_directory
     keys = f" {run}/restricted.map {run}/allowed.map" if settings.api_keys_secret else ""
     return f"""\
@@ -125,8 +127,10 @@ def global_lines(settings: Settings) -> str:
 
 
 def rules(run: str, lacks: str) -> str:
-    """Rules of the public frontend, once the backend is known and before anything is counted for it. `lacks`: condition
-    of requests whose engine does not know what is asked; of several targets each is looked at by itself."""
+    """Returns the public frontend's rules that select a target. They need the backend, and precede its counters.
+
+    `lacks`: condition of requests whose engine does not serve the path. Lua checks each of several targets.
+    """
     shared, other = f"{{ var(txn.targets) -m beg {_SHARES} }}", "var(txn.targets),field(3,&)"
     drawn = f"{{ var(txn.targets),field(2,&),sub({_SEQUENCE}) gt 0 }}"
     takes = f"{{ {other},lua.servers -m int gt 0 }} !{{ {other},map_str({run}/hold.map) -m found }}"
@@ -140,17 +144,19 @@ def rules(run: str, lacks: str) -> str:
 
 
 def sections(settings: Settings, reading: str, after_hold: str, last_rules: str, changed: str) -> str:
-    """The hop. `reading`: what a body is read for. `after_hold`: what becomes of requests whose wait is over.
-    `last_rules`: what every request to a model is subject to. `changed`: the condition under which its body is changed.
+    """Returns the sections of the hop.
+
+    `reading`: rules that read the body; `after_hold`: rules after a wait; `last_rules`: rules for every request to a
+    model; `changed`: condition of requests whose body is changed.
     """
     run = settings.run_directory
     held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"
     return f"""\
-# Requests that further targets may answer: each turn is a try of this backend.
+# Requests that several targets may answer. Each attempt of this backend goes to the next target.
 backend turns from base
     http-request set-retries var(txn.turns)
     retry-on conn-failure empty-response 429 500 502 503 504
-    # A hop refused the address. The next target would not help.
+    # A hop refused the client's address, which the next target would not change.
     http-response set-status 429 if {{ status {connections.REFUSED} }}
     http-response set-var(txn.be) res.fhdr({_ANSWERED}) if {{ res.fhdr({_ANSWERED}) -m found }}
     http-response del-header {_ANSWERED}
@@ -163,18 +169,18 @@ frontend turn from base
 {connections.refuse_crowded(settings, "")}
     http-request set-var(txn.turn) fc_pp_tlv({_TLV})
     http-request lua.take_turn
-    # Who waits is bounded by the key, as in the public frontend.
+    # Waiting requests are limited by key, as in the public frontend.
     http-request set-var(txn.key) req.fhdr({_KEY}) if {{ req.fhdr({_KEY}) -m found }}
     http-request del-header {_KEY}
     http-request del-header connection
-    # As much as fits a buffer: what is whole in it can be sent again.
+    # Waits for the part that fits in a buffer. A request that fits completely can be resent.
     http-request wait-for-body time 60s
 {reading}
     http-request lua.hold if {held} || {empty}
 {after_hold}
 {last_rules}
     http-response set-header {_ANSWERED} %[var(txn.be)]
-    # The next process would send the body as it is, with a name that the target's engine does not know.
+    # The new process would send the body unchanged, with a name that the target's engine does not know.
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ var(txn.hold) -m str moved }} {changed}
     use_backend {fallback_server.SUCCESSOR} if {{ var(txn.hold) -m str moved }}
     use_backend rewrite if {changed}

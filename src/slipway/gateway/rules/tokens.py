@@ -1,8 +1,8 @@
-"""Counting of tokens: what HAProxy's configuration says of it, and what its threads answer. Pure.
+"""Counting of tokens: its part of haproxy.cfg, and the counts of HAProxy's threads. Pure.
 
-Whole small answers are counted by rules and a stick table, because entering Lua costs more than a small request. All
-others are counted by tokens.lua, whose filter reads what passes. Each thread counts these for itself, and answers on a
-separate command socket.
+Rules and a stick table count complete small answers, because calling Lua costs more than a small request. A filter of
+tokens.lua counts all others as they pass. Each thread keeps separate counts, which it returns on its own command
+socket.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 
 SHOW_TOKENS = "show slipway tokens"
-"""Answered by tokens.lua."""
+"""Command that tokens.lua implements."""
 _MOST_LINES = 100_000
 _ESTIMATED = "txn.tokens_estimated"
 _USAGE = "txn.usage"
-"""Variable with the numbers of an answer in the order of the log, separated by colons."""
+"""Variable with the token counts of an answer in the order of _KINDS, separated by colons."""
 _KINDS = ("input", "cached", "output", "reasoning")
 _LOGGED = "".join(
     f" %(tokens_{kind}:sint)[var({_USAGE}),field({number},:)]" for number, kind in enumerate(_KINDS, start=1)
@@ -27,18 +27,18 @@ _LOGGED = "".join(
 _LOGGED += f" %(tokens_estimated:bool)[var({_ESTIMATED})]"
 
 TABLE = "token_counts"
-"""Stick table: tokens of whole answers, by backend and name of the key."""
+"""Stick table with the tokens of complete answers, by backend and name of the key."""
 _SLOT = 7
 START_VARIABLE = "proc.slipway_start"
-"""Process variable that differs after each start of HAProxy."""
+"""Process variable that changes with each start of HAProxy."""
 USAGE_MAP, READ_MAP = "usage.map", "usage_read.map"
 _WHOLE_BYTES = 8192
-"""Answers up to this size are read by rules. In larger ones, the filter searches faster."""
+"""Rules read answers up to this size in bytes. In larger ones, the filter is faster."""
 _GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
 _READING = ("/v1/embeddings", "/v1/rerank", "/v1/score", "/v2/rerank", "/v2/embed")
 _WRAP = 1 << 32
 _SEPARATOR = "!"
-"""Between backend and name of the key, which do not contain it."""
+"""Separates backend and name of the key, which do not contain it."""
 _ROW = re.compile(rf"key=(\S+{_SEPARATOR}\S+) .*gpc0=(\d+) gpc1=(\d+) gpc2=(\d+) gpc3=(\d+)")
 
 
@@ -47,7 +47,7 @@ def _bits(names: Iterable[str]) -> int:
 
 
 class Counts(NamedTuple):
-    """Tokens of one model and key since HAProxy started. `cached` are part of `input`, `reasoning` of `output`."""
+    """Tokens of one model and key since HAProxy started. `input` includes `cached`; `output` includes `reasoning`."""
 
     input: int = 0
     cached: int = 0
@@ -57,20 +57,20 @@ class Counts(NamedTuple):
     estimated_output: int = 0
 
     def plus(self, other: Counts) -> Counts:
-        """The sum."""
+        """Returns the sum of both."""
         return Counts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
     def by_kind(self) -> dict[str, int]:
-        """All tokens by kind, estimated ones too."""
+        """Returns all tokens by kind, including estimated ones."""
         return {"input": self.input, "cached": self.cached, "output": self.output, "reasoning": self.reasoning}
 
     def estimated_by_kind(self) -> dict[str, int]:
-        """By kind, those that no engine told."""
+        """Returns the estimated tokens by kind, which the engine did not report."""
         return {"input": self.estimated_input, "output": self.estimated_output}
 
 
 def sum_answers(answers: Iterable[str]) -> dict[tuple[str, str], Counts]:
-    """The sum of the threads' answers, by backend and name of the key (``-`` where none is asked for)."""
+    """Returns the sum of the threads' counts, by backend and name of the key (``-`` if no keys are required)."""
     totals: dict[tuple[str, str], Counts] = {}
     for answer in answers:
         for line in answer.splitlines()[:_MOST_LINES]:
@@ -81,12 +81,12 @@ def sum_answers(answers: Iterable[str]) -> dict[tuple[str, str], Counts]:
 
 
 def socket_names(settings: Settings) -> list[str]:
-    """Command sockets of the threads, in the shared directory; none where tokens are not counted."""
+    """Returns the names of the threads' command sockets; none if tokens are not counted."""
     return [f"thread{number}.sock" for number in range(1, settings.threads + 1)] if settings.count_tokens else []
 
 
 def sockets(settings: Settings) -> str:
-    """Of the section ``global``: the threads' sockets."""
+    """Returns the lines for the section ``global`` with the threads' sockets."""
     return "".join(
         f"    stats socket {settings.run_directory}/{name} mode 600 level user thread {number}\n"
         for number, name in enumerate(socket_names(settings), start=1)
@@ -94,7 +94,7 @@ def sockets(settings: Settings) -> str:
 
 
 def global_lines(settings: Settings) -> str:
-    """Of the section ``global``: the filter's file, and the time at which the process started."""
+    """Returns the lines for the section ``global`` that load the filter and store the time of the start."""
     if not settings.count_tokens:
         return ""
     cut = f"{paths.BITS['/v1/responses']} {paths.BITS['/v1/messages']}"
@@ -106,19 +106,19 @@ def global_lines(settings: Settings) -> str:
 
 
 def slots(settings: Settings, others: int) -> int:
-    """Stick counters of a request, if all others have so many."""
+    """Returns the number of stick counters of a request. `others`: the number that other rules need."""
     return max(others, _SLOT + 1) if settings.count_tokens else others
 
 
 def filter_lines(settings: Settings) -> tuple[str, ...]:
-    """The public frontend's filter."""
+    """Returns the public frontend's line with the filter."""
     return ("    filter lua.tokens",) if settings.count_tokens else ()
 
 
 def rules(settings: Settings) -> tuple[str, ...]:
-    """Rules of the public frontend: what cannot be asked for when the answer comes, and those for answers.
+    """Returns the public frontend's rules: those that store request data for the answer, and those for answers.
 
-    Only an answer that announced its size waits here until it is whole: streams do not.
+    Only small answers with an announced size are buffered until they are complete. Streams are not.
     """
     if not settings.count_tokens:
         return ()
@@ -138,16 +138,16 @@ def rules(settings: Settings) -> tuple[str, ...]:
     http-request set-var(txn.size) req.body_len
     acl succeeds status 200:299
     acl counted {counted}
-    # A request that moved is counted by the process to which it moved.
+    # If a request moved to another process, that process counts it.
     acl moved var(txn.hold) -m str moved
     http-response set-var(txn.length) res.hdr_val(content-length) if succeeds counted !moved
     acl whole var(txn.length) -m int 1:{_WHOLE_BYTES}
-    # Lua also keeps the tokens of keys that have a limit of them.
+    # Lua counts the tokens of keys with a token limit.
     acl spends var(txn.limits) -m reg ^[0-9]*:[0-9] :[0-9]+$
     http-response wait-for-body time {settings.stream_idle_seconds}s if whole
-    # Text ends before a NUL, and with what came of a broken answer.
+    # Text ends before a NUL, or where a broken answer ends.
     http-response set-var(res.text) res.body,concat() if whole{limited}
-    # An answer with large headers does not fit the buffer.
+    # An answer with large headers does not fit in the buffer.
     acl arrived res.body_len,sub(txn.length) -m int 0
     acl complete var(res.text),length,sub(txn.length) -m int 0
     http-response set-var({_USAGE}) var(res.text),map_regm({run}/{USAGE_MAP}) if complete
@@ -159,14 +159,14 @@ def rules(settings: Settings) -> tuple[str, ...]:
     http-response sc-add-gpc(0,{_SLOT}) var({_USAGE}),field(1,:)
 {adds}
     http-response set-var({_ESTIMATED}) bool(false) if usage
-    # Nothing is tracked without numbers, or if the table is full.
+    # No entry is tracked if the answer has no usage, or if the table is full.
     http-response lua.count_answer if whole !{{ sc_tracked({_SLOT}) }} arrived
     http-response lua.follow_answer if !whole succeeds counted !moved || whole !arrived""",
     )
 
 
 def tables(settings: Settings) -> str:
-    """The stick table. It keeps its entries; the tokens of pairs that do not fit are counted by Lua."""
+    """Returns the section with the stick table. Entries never expire. If the table is full, Lua counts the tokens."""
     if not settings.count_tokens:
         return ""
     return f"""
@@ -175,18 +175,18 @@ backend {TABLE} from base
 """
 
 
-# All is possessive or decided by its first characters, so that an engine cannot order long work.
+# Every part is possessive or decided by its first characters, so an engine's answer cannot cause long work.
 _TEXT = r'"(?:[^"\\]++|\\.)*+"'
 _PLAIN = rf'(?:[^{{}}\[\]",]++|{_TEXT}|\[[^{{}}\[\]"]*+\])'
 _KEY = r'"[^"\\]*+"\s*+:\s*+'
 _COUNTED = "(?:prompt|completion|input|output|cache_read_input|cache_creation_input)_tokens"
 _BEFORE = r'^(?:[^"]++|"(?!usage"\s*+:\s*+\{))*+'
 _AFTER = r'(?:[^"]++|"(?!usage"\s*+:))*+\z'
-"""With `_BEFORE`, matches texts with one object. Of several, the largest numbers count, which Lua finds."""
+"""With `_BEFORE`, matches texts with only one such object. If there are several, Lua finds the largest numbers."""
 
 
 def _number_pattern(key: str, group: int) -> str:
-    """A number that is read once: of a repeated key the first number counts, which Lua finds."""
+    """Returns the pattern of a key with a number, which matches once only. Lua reads objects with a repeated key."""
     return rf'(?({group})(?!))"{key}"\s*+:\s*+(\d{{1,9}})(?=[\s,}}])'
 
 
@@ -195,9 +195,9 @@ def _object_pattern(*members: str) -> str:
 
 
 def _usage_pattern(prompt: str, completion: str, unusual: str) -> str:
-    """An object with the first number, and without keys that begin as `unusual`.
+    """Returns the pattern of a usage object that has the number `prompt`, but no keys that begin like `unusual`.
 
-    Its groups: prompt, completion, cached, reasoning.
+    Its groups are prompt, completion, cached and reasoning.
     """
     detail = rf'(?!"(?:{_COUNTED})"|"(?:cached|reasoning)_tokens"\s*+:\s*+\d){_KEY}{_PLAIN}'
     details = _object_pattern(_number_pattern("cached_tokens", 3), _number_pattern("reasoning_tokens", 4), detail)
@@ -207,15 +207,15 @@ def _usage_pattern(prompt: str, completion: str, unusual: str) -> str:
 
 
 def maps() -> dict[str, str]:
-    """Maps of the usual ``usage`` in a whole answer, and where its numbers are. What differs is left to Lua.
+    """Returns the maps with the pattern of a complete answer with usual ``usage``, and the groups of its numbers.
 
-    Quotes within a JSON string are escaped, so ``"usage"`` is a key.
+    Lua reads all other answers. Quotes in a JSON string are escaped, so ``"usage"`` is always a key.
     """
     openai = _usage_pattern("prompt_tokens", "completion_tokens", "cached_tokens|reasoning_tokens|output_tokens")
     responses = _usage_pattern(
         "input_tokens", "output_tokens", "cache|prompt_tokens|completion_tokens|reasoning_tokens"
     )
-    # After (?| both have the same groups.
+    # (?| gives both alternatives the same groups.
     generated = f"(?|{openai}|{responses})(?(2)|(?!))"
     return {
         name: f"{_BEFORE}{usage}{_AFTER} \\1:\\3:\\2:\\4\n"
@@ -224,14 +224,14 @@ def maps() -> dict[str, str]:
 
 
 class TableCounters:
-    """What the stick table counted since HAProxy started. Its counters wrap at 2^32, which each reading notices."""
+    """Totals of the stick table since HAProxy started. Its counters wrap at 2^32, which each reading corrects."""
 
     def __init__(self) -> None:
         self._process = ""
         self._sums: dict[str, tuple[int, ...]] = {}
 
     def rows(self, process: str, table: str) -> str:
-        """HAProxy's dump of the table, as a thread's answer to SHOW. `process` differs after each start of HAProxy."""
+        """Converts HAProxy's dump of the table to the format of SHOW_TOKENS. `process`: value of START_VARIABLE."""
         if process != self._process:
             self._process, self._sums = process, {}
         for key, *numbers in _ROW.findall(table):
@@ -248,5 +248,5 @@ def _row(escaped: str, sums: tuple[int, ...]) -> str:
 
 
 def log_format(text: str, settings: Settings) -> str:
-    """The access log's format, with the tokens where they are counted."""
+    """Returns the format of the access log, with tokens if they are counted."""
     return f'{text.removesuffix(chr(34))}{_LOGGED}"' if settings.count_tokens else text

@@ -1,1 +1,1 @@
-"""Limits that all gateways keep together: what holders have used, and signed messages about it. Pure."""
+"""Limits that all gateways enforce together: counts of each holder's use, and signed messages about them. Pure."""

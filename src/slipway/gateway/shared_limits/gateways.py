@@ -1,4 +1,4 @@
-"""The other gateways: which of them count, what they reported, and what they may still accept. Pure."""
+"""The other gateways that share limits: their reports, and the requests that they may still accept. Pure."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from collections.abc import Iterable
 from slipway.gateway.shared_limits.usage import Days, Peer, Report, Window
 
 _RETIRED_SECONDS = 70.0
-"""How long the last minute of a gateway that has gone counts."""
+"""How long the last minute of a retired gateway counts."""
 
 
 class Gateways:
-    """All gateways but this one."""
+    """All other gateways."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        """Of this gateway."""
+        """Address of this gateway."""
         self.peers: dict[str, Peer] = {}
-        """By address."""
+        """Peers by address."""
         self.addresses: tuple[str, ...] = ()
-        """Of those that count."""
+        """Addresses of the gateways that share the limits."""
         self._retired: list[Peer] = []
 
     @property
     def number(self) -> int:
-        """How many gateways share each limit."""
+        """Number of gateways that share each limit, including this one."""
         return len(self.addresses) + 1
 
     def is_fresh(self, address: str) -> bool:
-        """Whether a gateway answered the last time."""
+        """Whether a gateway answered the last request."""
         return address in self.peers and self.peers[address].fresh
 
     @property
     def fresh(self) -> list[Peer]:
-        """Those that answered the last time."""
+        """Gateways that answered the last request."""
         return [peer for peer in self.peers.values() if peer.fresh]
 
     @property
     def silent(self) -> frozenset[str]:
-        """Addresses of those that count, and did not answer the last time."""
+        """Addresses of gateways that share the limits, but did not answer the last request."""
         return frozenset(address for address in self.addresses if not self.is_fresh(address))
 
     def update_peer(self, now: float, address: str, report: Report) -> tuple[Peer, Peer | None]:
-        """The peer that reports, and one that it has replaced, if any."""
+        """Returns the peer of a report, and the peer that it has replaced, if any."""
         peer, before = self.peers.get(address), None
         if peer is None or (peer.instance, peer.epoch) != (report.instance, report.epoch):
             # A restarted process reports the last minute of the previous one.
@@ -53,7 +53,7 @@ class Gateways:
         return peer, before
 
     def set_addresses(self, now: float, addresses: Iterable[str]) -> list[Peer]:
-        """Takes over which gateways count. Returns those that no longer do, whose last minute still counts."""
+        """Sets the gateways that share the limits. Returns the retired ones, whose last minute still counts."""
         self.addresses = tuple(addresses)
         ended = [self.peers.pop(address) for address in self.peers.keys() - set(self.addresses)]
         for peer in ended:
@@ -67,14 +67,14 @@ class Gateways:
             self._retired.append(peer)
 
     def windows(self, holder: str) -> list[Window]:
-        """What they used in the last minute, also those that have gone."""
+        """Returns the use of the last minute of each gateway, including retired ones."""
         windows = (peer.windows.get(holder) for peer in (*self.peers.values(), *self._retired))
         return [window for window in windows if window]
 
     def all_know(self, version: int) -> bool:
-        """Whether all know what was changed here up to a version, and the answers show what they then did.
+        """Whether the grants of all responding gateways take this gateway's changes up to a version into account.
 
-        Otherwise two gateways could reserve the same rest. Those that keep an equal part for this one need not know.
+        Otherwise two gateways could reserve the same rest. Gateways that keep an equal part for this one do not matter.
         """
         return all(
             peer.acknowledged is None or peer.acknowledged >= version for peer in self.peers.values() if peer.fresh
@@ -82,18 +82,19 @@ class Gateways:
 
     @property
     def any_misses_this(self) -> bool:
-        """Whether one of them hears nothing from this gateway, and therefore keeps an equal part for it."""
+        """Whether a gateway gets no answers from this one, and therefore keeps an equal part for it."""
         return any(peer.acknowledged is None for peer in self.peers.values() if peer.fresh)
 
     def equal_part(self, limit: int, address: str) -> int:
-        """The equal part of a gateway. All parts together are the limit, also where it is smaller than their number."""
+        """Returns the equal part of a gateway. The sum of all parts is the limit, even if it is below their number."""
         whole, rest = divmod(limit, self.number)
         return whole + (sum(other < address for other in (self.address, *self.addresses)) < rest)
 
     def reserved_by_others(self, now: float, holder: str, limit: int, index: int, days: Days) -> int:
-        """Requests that they may accept beside what they have used: they reserved them, or do not answer.
+        """Returns how many further requests the others may accept.
 
-        `index`: 0 for a limit per minute, 1 for one per day.
+        They have reserved them, or do not respond and are assumed to use their equal part. `index`: 0 for a limit per
+        minute, 1 for a limit per day.
         """
         taken = 0
         for address in self.addresses:
@@ -109,6 +110,6 @@ class Gateways:
         return taken
 
     def instances_with(self, holder: str, quality: str) -> set[str]:
-        """Gateways where a holder's requests wait (`waiting`), or arrived a moment ago (`eager`)."""
+        """Returns the instances where a holder's requests wait (`waiting`), or recently arrived (`eager`)."""
         records = ((peer.instance, peer.records.get(holder)) for peer in self.peers.values() if peer.fresh)
         return {instance for instance, record in records if record and getattr(record, quality)}

@@ -1,4 +1,4 @@
-"""What a gateway knows of a holder of limits whose requests or tokens it counted, and what it grants to one. Pure."""
+"""A gateway's state of a holder of limits, and the grants for it. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from slipway.gateway.shared_limits.usage import NONE, Window
 
 
 class Grant(NamedTuple):
-    """What limits.lua needs to decide about a holder's requests. None: there is no such limit."""
+    """The data with which limits.lua accepts or refuses a holder's requests. None: no such limit."""
 
     alone: int | None = None
-    """Requests per minute if the control process does not answer."""
+    """Allowed requests per minute if the control process does not respond."""
     minute_until: int | None = None
-    """The gateway's number of requests up to which it may accept more."""
+    """The gateway accepts requests until its number of requests reaches this."""
     minute_zero: int | None = None
-    """The number at which the limit is reached, if no other gateway accepts any."""
+    """Number of requests at which the limit is reached if no other gateway accepts any."""
     minute_frees: int = 0
-    """Unix time at which the last minute has room after the limit was reached; 0 if nothing was used in it."""
+    """Unix time from which the limit allows requests again; 0 if none were used in the last minute."""
     tokens_rest: int | None = None
     tokens_free: int = 0
     day_until: int | None = None
@@ -29,17 +29,17 @@ class Grant(NamedTuple):
     """Unix time of midnight."""
 
     def encode(self) -> str:
-        """As limits.lua reads it."""
+        """Returns the grant in the format of limits.lua."""
         return ":".join("-" if field is None else str(field) for field in self)
 
     @property
     def until(self) -> tuple[int, int]:
-        """What HAProxy may accept, by the limits per minute and per day."""
+        """Numbers up to which HAProxy may accept requests, for the limits per minute and per day."""
         return self.minute_until or 0, self.day_until or 0
 
 
 class HolderGrant(NamedTuple):
-    """A grant for an entry of HAProxy's."""
+    """A grant for HAProxy's entry of a holder."""
 
     holder: str
     birth: str
@@ -47,42 +47,42 @@ class HolderGrant(NamedTuple):
 
 
 class OwnUse:
-    """A holder whose requests or tokens this gateway counted a moment ago."""
+    """A holder whose requests or tokens this gateway counted recently."""
 
     def __init__(self, born: int) -> None:
         self.born = born
-        """The ledger's version when the total began at zero."""
+        """Version of the ledger when the total started at zero."""
         self.total = NONE
         self.window = Window()
         self.birth = ""
-        """Of HAProxy's entry; empty if it has none."""
+        """Birth of HAProxy's entry; empty if it has none."""
         self.requests = 0
-        """HAProxy's number of requests, as counted."""
+        """HAProxy's last reported number of requests."""
         self.until = (0, 0)
-        """The numbers that HAProxy may accept, by the limits per minute and per day."""
+        """Numbers up to which HAProxy may accept requests, for the limits per minute and per day."""
         self.sent: Grant | None = None
-        """What HAProxy certainly has."""
+        """The grant that HAProxy has confirmed."""
         self.active = 0.0
-        """When a request came last."""
+        """Time of the last request."""
         self.eager = False
-        """Whether requests arrived a moment ago."""
+        """Whether requests arrived recently."""
         self.waiting = False
-        """Whether one waits for a grant."""
+        """Whether a request waits for a grant."""
         self.planned = (0, 0)
-        """The numbers that HAProxy is to accept once all other gateways know them."""
+        """Like `until`, for the next grant, after all other gateways know the plan."""
         self.claim = 0
-        """Version of the last raise of a plan."""
+        """Version at which a plan was last raised."""
         self.demand = 0
-        """Version when a request came or waited that others have to know of before a last rest is given away."""
+        """Version at which a request arrived or waited. Others must know it before an indivisible rest is granted."""
 
     def reset_entry(self, birth: str) -> None:
-        """HAProxy has a new entry, or none (an empty birth). Its number of requests begins at zero."""
+        """Resets the state of HAProxy's entry: it has a new one, or none (empty `birth`)."""
         self.birth, self.requests, self.sent, self.eager = birth, 0, None, False
         self.until = self.planned = (0, 0)
 
     @property
     def reserved(self) -> tuple[int, int]:
-        """Requests that others must expect, by the limits per minute and per day."""
+        """Requests that others must expect from this gateway, for the limits per minute and per day."""
         return (
             max(self.until[0] - self.requests, self.planned[0] - self.requests, 0),
             max(self.until[1] - self.requests, self.planned[1] - self.requests, 0),
@@ -90,11 +90,11 @@ class OwnUse:
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """What a restarted control process continues with."""
+    """The state that a restarted control process restores."""
 
     instance: str
     day: str
     days: dict[str, dict[str, tuple[int, int]]]
     minutes: dict[str, tuple[int, int]] = {}
     entries: dict[str, tuple[str, int]] = {}
-    """Birth and requests of HAProxy's entries, as counted."""
+    """Birth and counted requests of each entry in HAProxy, by holder."""

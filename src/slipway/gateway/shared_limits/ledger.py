@@ -1,11 +1,11 @@
-"""How many requests a gateway may accept for a holder of limits, so that all gateways together keep them. Pure.
+"""The ledger: how many requests this gateway may accept, so that all gateways together enforce a holder's limits. Pure.
 
-A gateway reserves a part of what no gateway has used or reserved, reports it to the others, and accepts that many
-requests without asking. Each exchange of counts renews the reservation. A gateway that does not answer is assumed to
-use its equal part. Tokens are known after an answer only: answers in progress may exceed their limits.
+A gateway reserves a part of the requests that no gateway has used or reserved, reports it to the others, and accepts
+that many requests without further messages. Each exchange of counts renews the reservation. A gateway that does not
+respond is assumed to use its equal part. Tokens are counted after an answer, so answers in progress may exceed the
+limits.
 
-HAProxy is the one that knows what it counted and what it may accept, so the ledger takes both over from there. It
-forgets a holder only after HAProxy has.
+HAProxy has the true counts and grants, so the ledger copies both from it. It forgets a holder only after HAProxy has.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from slipway.gateway.shared_limits.usage import (
 )
 
 _IDLE_SECONDS, _HURRIED_SECONDS = 60.0, 10.0
-"""A holder without requests for this long loses its reservation, and its entry; the latter where there are many."""
+"""A holder without requests for this long loses its reservation and its entry. The second time applies if there are
+many holders."""
 _EAGER_SECONDS = 2.0
-"""How long after a request a gateway counts as one that wants more."""
+"""How long a gateway is expected to need more requests after one."""
 _IDLE_PART = 4
-"""A gateway without requests of a holder reserves this much less."""
+"""A gateway without recent requests of a holder reserves this many times less."""
 _MOST_CHANGED, _MOST_OTHERS = 1000, 200
-"""Holders that one round looks at: where something changed, and of the others. The next one looks at the next ones."""
+"""Maximum holders in one round: changed ones, and others. The next round continues with the next ones."""
 
 
 class Ledger:
-    """All that a gateway knows of the use of limits."""
+    """A gateway's state of all holders of limits."""
 
     def __init__(self, address: str, instance: str, epoch: str) -> None:
         self.instance, self.epoch = instance, epoch
@@ -48,28 +49,28 @@ class Ledger:
         self.holders: dict[str, OwnUse] = {}
         self.gateways = Gateways(address)
         self.limits: Mapping[str, Limits] = {}
-        """By the name of the key or subject, of those that have any."""
+        """Limits by the name of the key or subject, if it has any."""
         self.version = 0
-        """Grows with each change."""
+        """Increases with each change."""
         self._claim = 0
-        """As Own.claim, of all holders."""
+        """Like OwnUse.claim, for all holders."""
         self._confirmed_versions: dict[str, int] = {}
-        """Version of each other process that the last grants took into account."""
+        """Version of each other process that the last confirmed grants took into account."""
         self._pending_versions: dict[str, int] = {}
-        """The same of the grants that are on their way to HAProxy."""
+        """Like `_confirmed_versions`, for the grants that HAProxy has not confirmed yet."""
         self._silent_addresses: frozenset[str] = frozenset()
-        """Addresses for which the last grants kept an equal part."""
+        """Addresses for which the last grants reserved an equal part."""
         self._changes: dict[tuple[str, str], int] = {}
         """Version of each record's last change, in ascending order."""
         self._touched: dict[str, None] = {}
-        """Holders whose grants may change, as something new is known of them. The oldest come first."""
+        """Holders with changes, whose grants may change. Oldest change first."""
         self._remaining: list[str] = []
-        """Holders that rounds have still to look at before they begin again."""
+        """Holders that the next rounds process before they start again."""
 
     # Own use
 
     def begin_day(self, now: float) -> None:
-        """Ends the day if another one has begun, by Unix time. Other gateways report theirs from the beginning."""
+        """Starts a new day if `now`, in Unix time, is in another one. Then other gateways report all records again."""
         if self.days.begin(now):
             self._changes = {key: version for key, version in self._changes.items() if key[0] == self.instance}
             for peer in self.gateways.peers.values():
@@ -85,7 +86,7 @@ class Ledger:
         waiting: bool = False,
         until: tuple[int, int] = (0, 0),
     ) -> None:
-        """Takes over HAProxy's entry. A new birth means that its number of requests began again at zero."""
+        """Updates a holder from HAProxy's entry. A new birth means that its number of requests restarted at zero."""
         own = self._get_own(holder)
         if own.birth != birth:
             own.reset_entry(birth)
@@ -103,7 +104,7 @@ class Ledger:
         self._touch(holder)
 
     def count(self, now: float, holder: str, used: Used) -> None:
-        """Adds to the own use. That of the day counts for holders with a limit per day."""
+        """Adds to this gateway's use. The day's use is only counted for holders with a limit per day."""
         limits = get_limits(self.limits, holder)
         if used == NONE or limits is None:
             return
@@ -121,9 +122,9 @@ class Ledger:
         return own
 
     def next_holders(self) -> list[str]:
-        """Holders to look at in this round: those of which something new is known, and some of the others in turn.
+        """Returns the holders of this round: those with changes, and some of the others in turn.
 
-        What is not looked at keeps its grant, and what was reserved with it.
+        Other holders keep their grant and its reservation.
         """
         due = dict.fromkeys(islice(self._touched, _MOST_CHANGED))
         for holder in due:
@@ -135,9 +136,9 @@ class Ledger:
         return [holder for holder in due if holder in self.holders]
 
     def expire(self, now: float, due: Iterable[str]) -> list[tuple[str, str, int]]:
-        """Ends what lasts a moment. Returns entries that HAProxy may drop: holder, birth, and requests as counted.
+        """Resets expired states. Returns the entries that HAProxy may delete: holder, birth and counted requests.
 
-        What they used of the day remains.
+        Their use of the day is kept.
         """
         idle = _IDLE_SECONDS if len(self.holders) <= MOST_HOLDERS // 2 else _HURRIED_SECONDS
         drops = []
@@ -157,7 +158,7 @@ class Ledger:
         return drops
 
     def confirm_drops(self, dropped: Iterable[tuple[str, str]]) -> None:
-        """HAProxy has no longer these entries (holder and birth)."""
+        """Records that HAProxy no longer has these entries (holder and birth)."""
         for holder, birth in dropped:
             own = self.holders.get(holder)
             if own is not None and own.birth == birth:
@@ -165,7 +166,7 @@ class Ledger:
                 self._change(self.instance, holder)
 
     def _trim(self) -> None:
-        """Keeps the memory bounded: for uses of the day, and for changes without one."""
+        """Limits the memory for the day's use, and for changes without one."""
         for key in self.days.trim(self._used_share):
             self._changes.pop(key, None)
         if len(self._changes) > self.days.size + 2 * MOST_HOLDERS:
@@ -195,10 +196,10 @@ class Ledger:
     def build_report(
         self, now: float, epoch: str, since: int, *, asker: str = "", address: str = "", complete: bool
     ) -> Report:
-        """The answer to a gateway that has all changes up to `since` of the process `epoch`.
+        """Returns the report for a gateway that has all changes of the process `epoch` up to `since`.
 
-        `asker`, `address`: its own process and address. `complete`: it also gets what gateways counted that it can ask
-        itself.
+        `asker`, `address`: the other gateway's process and address. `complete`: the report includes the counts of
+        gateways that it can query itself.
         """
         since = since if epoch == self.epoch else 0
         live = set() if complete or not since else {peer.instance for peer in self.gateways.fresh}
@@ -225,14 +226,14 @@ class Ledger:
         return Record(instance, holder, own.born, own.total, minute, day, own.reserved, own.eager, own.waiting)
 
     def merge_report(self, now: float, address: str, report: Report) -> None:
-        """Takes over what a gateway reports. Records that cannot be right are ignored."""
+        """Merges a gateway's report. Invalid records are ignored. Raises ValueError if it is this gateway's own."""
         if report.instance == self.instance:
             raise ValueError("it answers as this gateway itself")
         peer, before = self.gateways.update_peer(now, address, report)
         if before:
             self._relay(before)
         if not peer.fresh:
-            # Our last report may have said that an equal part is kept for it, and it may be about to use that.
+            # Our last report may have announced an equal part for this gateway, which it may be about to use.
             self.version += 1
             self._claim = self.version
         peer.reported_at, peer.fresh = now, True
@@ -248,27 +249,28 @@ class Ledger:
                 self._change(record.instance, record.holder)
 
     def mark_silent(self, address: str) -> None:
-        """A gateway does not answer."""
+        """Records that a gateway does not respond."""
         peer = self.gateways.peers.get(address)
         if peer is not None and peer.fresh:
             peer.fresh = False
             self._relay(peer)
 
     def set_gateways(self, now: float, others: Iterable[str]) -> None:
-        """Names the other gateways that count."""
+        """Sets the addresses of the other gateways that share the limits."""
         for peer in self.gateways.set_addresses(now, others):
             self._relay(peer)
 
     def _relay(self, peer: Peer) -> None:
-        """Reports to the others what a gateway used of the day that they can no longer ask. They may not have it."""
+        """Reports the day's use of a gateway to the others, which may not have it and can no longer query it."""
         for holder in list(self.days.holders(peer.instance)):
             self._change(peer.instance, holder)
 
     # Grants
 
     def build_grants(self, now: float, day_ends: float, due: Iterable[str]) -> list[HolderGrant]:
-        """New grants for these holders. They are on their way: others have to expect what the old or the new one
-        allows, until they are settled.
+        """Returns new grants for these holders.
+
+        Until they are confirmed, others must expect that HAProxy has the old or the new grant, whichever allows more.
         """
         self._pending_versions = {peer.epoch: peer.version for peer in self.gateways.fresh}
         self._silent_addresses = self.gateways.silent
@@ -285,7 +287,7 @@ class Ledger:
         return [granted for _own, granted in changed]
 
     def confirm_grants(self, granted: Iterable[HolderGrant]) -> None:
-        """HAProxy has the grants: others may rely on it that these took into account what they had reported."""
+        """Records that HAProxy has the grants. The next report tells others which of their versions these used."""
         for holder, birth, grant in granted:
             own = self.holders.get(holder)
             if own is not None and own.birth == birth:
@@ -304,7 +306,7 @@ class Ledger:
             self._change(self.instance, holder)
 
     def _grant(self, now: float, day_ends: float, holder: str, own: OwnUse, limits: Limits) -> Grant:
-        """What the gateway may accept for a holder of an entry."""
+        """Returns the grant for a holder with an entry in HAProxy."""
         windows = [own.window, *self.gateways.windows(holder)] if limits.requests or limits.tokens else []
         minute, day = sum_windows(windows, now), self.days.total(holder)
         alone = until = zero = tokens_rest = day_until = day_zero = day_tokens_rest = None
@@ -338,9 +340,9 @@ class Ledger:
         )
 
     def _accept_until(self, now: float, holder: str, own: OwnUse, limit: int, rest: int, used: int, index: int) -> int:
-        """The number up to which HAProxy may accept requests: as planned, once all others know the plan.
+        """Returns the number up to which HAProxy may accept requests, and makes the next plan.
 
-        Makes the next plan. `used`: what this gateway has used itself of the limit.
+        A plan takes effect when all other gateways know it. `used`: this gateway's own use of the limit.
         """
         others = self.gateways
         free = max(rest - others.reserved_by_others(now, holder, limit, index, self.days), 0)
@@ -351,7 +353,7 @@ class Ledger:
             return own.requests + held
         share = self._share(holder, own, free, planned)
         if others.any_misses_this:
-            # It hears nothing from here, keeps the equal part, and expects no more.
+            # The other gateway gets no answers from here, so it only expects the equal part.
             share = min(share, max(held, others.equal_part(limit, others.address) - used, 0))
         self._plan(holder, own, index, share)
         return own.requests + (min(share, planned) if any(map(others.is_fresh, others.addresses)) else share)
@@ -367,13 +369,13 @@ class Ledger:
             own.claim = self.version
 
     def _share(self, holder: str, own: OwnUse, free: int, planned: int) -> int:
-        """The part of what is free that this gateway plans to use: all parts together are at most that."""
+        """Returns this gateway's share of the free requests. The shares of all gateways together are at most `free`."""
         number = self.gateways.number
         if free >= number:
             return free // (number if own.eager or number == 1 else number * _IDLE_PART)
         if not self.gateways.all_know(own.demand):
             return planned
-        # A rest that cannot be divided goes to the first gateways where a request waits for it, or else arrived.
+        # An indivisible rest goes to the first gateways where a request waits, or otherwise where one arrived recently.
         names = self._instances_with(holder, own, "waiting") or self._instances_with(holder, own, "eager")
         return int(self.instance in sorted(names)[:free])
 
@@ -383,7 +385,7 @@ class Ledger:
     # Restarts
 
     def save(self, now: float) -> Saved:
-        """What outlives this process."""
+        """Returns the state to save for the next process."""
         own = self.holders.items()
         return Saved(
             self.instance,
@@ -394,8 +396,9 @@ class Ledger:
         )
 
     def restore(self, now: float, saved: Saved) -> None:
-        """Continues the current day after a restart, which has begun. The last minute of the previous process counts as
-        used now. What HAProxy may still accept, it says itself.
+        """Restores the state of the previous process after begin_day.
+
+        Its last minute counts as used now. HAProxy itself reports what it may still accept.
         """
         self.instance = saved.instance
         if saved.day == self.days.day:

@@ -1,7 +1,7 @@
-"""Messages between gateways, signed with a key that only they have. Pure but for reading the key.
+"""Messages between gateways, signed with a key that only they have. Pure, except for reading the key.
 
-A request names the gateway it is for, its time, and a random number, which the answer's signature covers. So another
-pod can neither use a recorded request for long, nor send one on, nor answer with an old answer.
+A request contains its recipient, its time and a random number, and the answer's signature covers this number. Another
+pod can therefore not replay a request for long, not forward one to another gateway, and not replay an answer.
 """
 
 from __future__ import annotations
@@ -17,55 +17,55 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.gateway.shared_limits.usage import MOST_BYTES, Count, Report
 
 LONGEST_REQUEST = 1024
-"""Bytes of a request's line."""
+"""Maximum length of a request's line in bytes."""
 SIGNATURE = 64
-"""Characters of a signature."""
+"""Length of a signature in characters."""
 _AGE_SECONDS = 30
-"""Allowed age of a request, and difference of clocks."""
+"""Allowed age of a request, including the difference between clocks."""
 _LEAST_KEY = 32
 _REQUEST, _ANSWER = b"request", b"answer"
 
 
 class SealError(ValueError):
-    """A message is not one of a gateway's. The text is the reason, without any part of the message."""
+    """A message is not from a gateway. The text is the reason, without any part of the message."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a gateway asks another one."""
+    """A gateway's request for another gateway's report."""
 
     to: Annotated[str, msgspec.Meta(max_length=100)]
-    """Address of the gateway that is asked."""
+    """Address of the recipient."""
     nonce: Annotated[str, msgspec.Meta(min_length=32, max_length=64)]
     at: int
     """Unix time."""
     asker: Annotated[str, msgspec.Meta(max_length=64)]
-    """The epoch of the process that asks."""
+    """Epoch of the sending process."""
     address: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    """Its own address."""
+    """Address of the sender."""
     busy: bool = False
-    """Whether limited requests arrive there, so that the other side should exchange often, too."""
+    """Whether limited requests arrive at the sender, so that the recipient should also exchange often."""
     epoch: Annotated[str, msgspec.Meta(max_length=64)] = ""
-    """The process that is asked, as known from before."""
+    """Epoch of the recipient's process in its last report."""
     since: Count = 0
     complete: bool = False
 
 
 class Seal:
-    """Signs messages and checks them."""
+    """Signs and verifies messages."""
 
     def __init__(self, key: bytes) -> None:
-        """Raises ValueError for a key that is too short."""
+        """Raises ValueError if the key is too short."""
         if len(key) < _LEAST_KEY:
             raise ValueError(f"the key has {len(key)} bytes, and needs at least {_LEAST_KEY}")
         self._key = key
 
     def seal_request(self, request: Request) -> bytes:
-        """The request as a line."""
+        """Returns the signed request as a line."""
         body = msgspec.json.encode(request)
         return self._sign(_REQUEST, body).encode() + body + b"\n"
 
     def open_request(self, line: bytes, own: str, now: float) -> Request:
-        """The request of a line, if a gateway sent it to `own` a moment ago. Raises SealError."""
+        """Returns the request in a line that a gateway recently sent to `own`. Raises SealError for any other line."""
         body = self._verify(line.rstrip(b"\n"), _REQUEST)
         try:
             request = decode_json(body, Request, most=LONGEST_REQUEST)
@@ -78,12 +78,12 @@ class Seal:
         return request
 
     def seal_answer(self, nonce: str, report: Report) -> bytes:
-        """The answer to the request with this nonce."""
+        """Returns the signed answer to the request with this nonce."""
         body = msgspec.json.encode(report)
         return self._sign(_ANSWER, nonce.encode(), body).encode() + body
 
     def open_answer(self, nonce: str, answer: bytes) -> Report:
-        """The report of an answer. Raises SealError."""
+        """Returns the report in an answer to the request with this nonce. Raises SealError."""
         body = self._verify(answer, _ANSWER, nonce.encode())
         try:
             return decode_json(body, Report, most=MOST_BYTES)
@@ -104,5 +104,5 @@ class Seal:
 
 
 def load_seal(path: str) -> Seal:
-    """The seal whose key is in a file. Raises OSError or ValueError."""
+    """Returns the seal with the key in a file. Raises OSError or ValueError."""
     return Seal(Path(path).read_bytes().strip())

@@ -1,7 +1,7 @@
-"""What holders of limits have used: requests and tokens of the last minute and of the day, at all gateways. Pure.
+"""Use of limits: requests and tokens of each holder in the last minute and on the day, at all gateways. Pure.
 
-Each gateway counts its own use. Counts only grow, and belong to one gateway each, so that a repeated, late or
-indirect report changes nothing. A holder is an API key or the subject of a token.
+Each gateway counts its own use. A count belongs to one gateway and only increases, so a repeated, late or indirect
+report changes nothing. A holder is an API key or the subject of a token.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import msgspec
 
 MINUTE = 60.0
 MOST_HOLDERS = 20_000
-"""Holders of one gateway's reports that a gateway remembers."""
+"""Maximum holders that a gateway remembers from another gateway's reports."""
 MOST_DAILY = 60_000
-"""Counts of the day, one for each holder and gateway, that a gateway remembers."""
+"""Maximum counts of the day that a gateway remembers: one for each holder and gateway."""
 MOST_INSTANCES = 256
-"""Gateways of one day."""
+"""Maximum gateways of one day."""
 MOST_RECORDS = 2_000
-"""Records of one report. What does not fit follows in the next one."""
+"""Maximum records of one report. The others follow in the next one."""
 MOST_BYTES = 2 << 20
-"""Of one report."""
+"""Maximum size of one report."""
 _BACK = dt.timedelta(hours=1)
 _HOLDER = re.compile(r"[!-~]{1,300}")
 _INSTANCE = re.compile(r"[0-9a-f]{32}")
@@ -33,25 +33,25 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
 class Used(NamedTuple):
-    """Requests and tokens."""
+    """Used requests and tokens."""
 
     requests: int = 0
     tokens: int = 0
 
     def plus(self, other: tuple[int, int]) -> Used:
-        """The sum."""
+        """Returns the sum of both."""
         return Used(self.requests + other[0], self.tokens + other[1])
 
     def minus(self, other: tuple[int, int]) -> Used:
-        """The difference, at least zero."""
+        """Returns the difference, at least zero."""
         return Used(max(self.requests - other[0], 0), max(self.tokens - other[1], 0))
 
     def minimum(self, other: tuple[int, int]) -> Used:
-        """The smaller number of each."""
+        """Returns the smaller number of each."""
         return Used(min(self.requests, other[0]), min(self.tokens, other[1]))
 
     def maximum(self, other: tuple[int, int]) -> Used:
-        """The larger number of each."""
+        """Returns the larger number of each."""
         return Used(max(self.requests, other[0]), max(self.tokens, other[1]))
 
 
@@ -59,57 +59,57 @@ NONE = Used()
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """What one gateway counted for one holder."""
+    """One gateway's counts for one holder."""
 
     instance: str
     holder: str
     born: Count = 0
-    """Differs for each time that the total began at zero."""
+    """Changes each time that the total restarts at zero."""
     total: tuple[Count, Count] = (0, 0)
     minute: tuple[Count, Count] = (0, 0)
-    """In the last minute."""
+    """Requests and tokens of the last minute."""
     day: tuple[Count, Count] = (0, 0)
-    """On the day of the report."""
+    """Requests and tokens of the report's day."""
     reserved: tuple[Count, Count] = (0, 0)
-    """Requests that the gateway may still accept without a further exchange, by the limits per minute and per day."""
+    """Requests that the gateway may accept without another exchange, for the limits per minute and per day."""
     eager: bool = False
-    """Whether requests arrived there a moment ago."""
+    """Whether requests recently arrived at the gateway."""
     waiting: bool = False
-    """Whether a request waits there."""
+    """Whether a request waits at the gateway."""
 
     @property
     def valid(self) -> bool:
-        """Whether its names are possible ones."""
+        """Whether holder and instance have a valid format."""
         return bool(_HOLDER.fullmatch(self.holder) and _INSTANCE.fullmatch(self.instance))
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a gateway answers another one."""
+    """A gateway's report for another gateway."""
 
     instance: str
     epoch: str
-    """Differs for each process. Its totals and versions begin at zero."""
+    """Identifies the process. Totals and versions start at zero in each."""
     day: str
     version: Count
-    """The next request names it, to receive what changed since."""
+    """Version of this report. The next request contains it, to get the changes since then."""
     acknowledged: Count | None = msgspec.field(name="seen")
-    """Version of the asking process that the last grants took into account. None: they kept its equal part for it, as
-    it does not answer."""
+    """Version of the requesting process that the last grants took into account. None: that process does not respond, so
+    they reserved its equal part."""
     more: bool
-    """Whether records are missing for which this report has no room."""
+    """Whether further records did not fit in this report."""
     records: Annotated[tuple[Record, ...], msgspec.Meta(max_length=MOST_RECORDS)]
 
 
 class Window:
-    """What was used in the last minute, in slots of a second."""
+    """Use in the last minute, in slots of a second."""
 
     def __init__(self) -> None:
         self.slots: deque[tuple[int, Used]] = deque()
-        """Seconds, and what was used in them. The oldest come first."""
+        """Second and use of each slot. Oldest first."""
         self._sum = NONE
 
     def add(self, now: float, used: Used) -> None:
-        """Counts it as used now."""
+        """Adds use at the time `now`."""
         if used == NONE:
             return
         second = int(now)
@@ -121,7 +121,7 @@ class Window:
         self._sum = self._sum.plus(used)
 
     def used(self, now: float) -> Used:
-        """What was used in the last minute. A slot leaves the window as a whole."""
+        """Returns the use in the last minute. Expired slots are removed as a whole."""
         slots = self.slots
         while slots and slots[0][0] + 1 + MINUTE <= now:
             self._sum = self._sum.minus(slots.popleft()[1])
@@ -129,7 +129,7 @@ class Window:
 
 
 def sum_windows(windows: Iterable[Window], now: float) -> Used:
-    """What was used in the last minute of all these windows together."""
+    """Returns the total use of all windows in the last minute."""
     requests = tokens = 0
     for window in windows:
         used = window.used(now)
@@ -138,7 +138,10 @@ def sum_windows(windows: Iterable[Window], now: float) -> Used:
 
 
 def free_at(windows: Iterable[Window], index: int, needed: int) -> int:
-    """When so much of the requests (0) or tokens (1) will have left these windows, in Unix time; 0 for nothing."""
+    """Returns the Unix time at which `needed` requests (index 0) or tokens (index 1) will have left these windows.
+
+    Returns 0 if nothing is needed, or the windows are empty.
+    """
     if needed <= 0:
         return 0
     time = 0
@@ -151,7 +154,7 @@ def free_at(windows: Iterable[Window], index: int, needed: int) -> int:
 
 
 class Days:
-    """What holders used on the current day, by gateway."""
+    """Use of each holder on the current day, by gateway."""
 
     def __init__(self) -> None:
         self.day = ""
@@ -160,9 +163,9 @@ class Days:
         self.size = 0
 
     def begin(self, now: float) -> bool:
-        """Ends the previous day if this Unix time belongs to another one. Returns whether it does.
+        """Starts a new day if this Unix time is in another day. Returns whether it is.
 
-        A clock that is set back over midnight by less than an hour does not begin the previous day again.
+        A clock that is set back past midnight by less than an hour does not start the previous day again.
         """
         time = dt.datetime.fromtimestamp(now, dt.UTC)
         day = time.date().isoformat()
@@ -172,15 +175,15 @@ class Days:
         return True
 
     def total(self, holder: str) -> Used:
-        """Of all gateways."""
+        """Returns the use at all gateways."""
         return self._totals.get(holder, NONE)
 
     def used_by(self, instance: str, holder: str) -> Used:
-        """Of one gateway."""
+        """Returns the use at one gateway."""
         return self._counts.get(instance, {}).get(holder, NONE)
 
     def raise_count(self, instance: str, holder: str, used: Used) -> bool:
-        """Takes over a gateway's count where it is larger. Returns whether it is."""
+        """Sets a gateway's count if it is larger than the old one. Returns whether it is."""
         if instance not in self._counts and len(self._counts) >= MOST_INSTANCES:
             return False
         counts = self._counts.setdefault(instance, {})
@@ -194,17 +197,17 @@ class Days:
         return True
 
     def holders(self, instance: str) -> Mapping[str, Used]:
-        """The counts of one gateway."""
+        """Returns one gateway's counts by holder."""
         return self._counts.get(instance, {})
 
     def instances(self) -> tuple[str, ...]:
-        """The gateways with counts."""
+        """Returns the gateways with counts."""
         return tuple(self._counts)
 
     def trim(self, part: Callable[[str, Used], float]) -> list[tuple[str, str]]:
-        """Forgets a tenth if there are too many: holders that have used the smallest `part` of their limits.
+        """Removes a tenth of the holders if there are too many counts: those with the smallest `part` of their limits.
 
-        Returns gateway and holder of each.
+        `part`: returns the used part of a holder's limits. Returns gateway and holder of each removed count.
         """
         if self.size <= MOST_DAILY:
             return []
@@ -222,22 +225,22 @@ class Days:
 
 
 class Peer:
-    """What is known of another gateway's process."""
+    """The state of another gateway's process."""
 
     def __init__(self, instance: str, epoch: str) -> None:
         self.instance, self.epoch = instance, epoch
         self.version, self.complete = 0, False
         self.fresh = False
-        """Whether it answered the last time."""
+        """Whether it answered the last request."""
         self.reported_at = 0.0
         self.acknowledged: int | None = 0
-        """As in its last report."""
+        """The field `acknowledged` of its last report."""
         self.records: dict[str, Record] = {}
         self.windows: dict[str, Window] = {}
-        """The last minute of each holder."""
+        """Use in the last minute, by holder."""
 
     def make_room(self, now: float, number: int) -> None:
-        """Forgets holders that nothing depends on if so many new ones could be too many."""
+        """Removes idle holders if `number` new ones may exceed the limit."""
         if len(self.records) + number <= MOST_HOLDERS:
             return
         idle = [
@@ -249,7 +252,7 @@ class Peer:
             del self.records[holder], self.windows[holder]
 
     def add_record(self, now: float, record: Record) -> None:
-        """Takes a record of the peer's use. What is new in it is at most what was used in the last minute."""
+        """Stores a record of the peer's use. New use is at most the record's use in the last minute."""
         before = self.records.get(record.holder)
         if before is None and len(self.records) >= MOST_HOLDERS:
             return
@@ -263,6 +266,6 @@ class Peer:
         window.add(now, new)
 
     def used_last_minute(self, now: float, holder: str) -> Used:
-        """What it used in the last minute."""
+        """Returns the peer's use in the last minute."""
         window = self.windows.get(holder)
         return window.used(now) if window else NONE

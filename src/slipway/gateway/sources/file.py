@@ -17,7 +17,7 @@ _FILE_SECONDS = 0.1
 
 
 class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A model whose route says more than its endpoints."""
+    """A model with a route, or with the reason why it is not ready."""
 
     endpoints: tuple[str, ...] = ()
     route: Route = Route()
@@ -30,13 +30,13 @@ class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, tuple[str, ...] | ModelEntry]
     keys: dict[str, str] = {}
     refused: dict[str, str] = {}
-    """Reasons by id."""
+    """Reasons of refused models by ID."""
     rights: dict[str, Rights] = {}
     gateways: tuple[str, ...] = ()
-    """``host:port`` of the exchange of each gateway."""
+    """``host:port`` of each gateway's exchange."""
 
     def table(self) -> RoutingTable:
-        """As if each model were a Service of the namespace ``static``."""
+        """Returns a table in which each model is a Service of the namespace ``static``."""
         models = {
             name: model if isinstance(model, ModelEntry) else ModelEntry(model) for name, model in self.models.items()
         }
@@ -55,22 +55,22 @@ class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return RoutingTable({b.name: b for b in backends}, ids, cards, listed, refused=self.refused)
 
     def hash_keys(self) -> tuple[tuple[str, str], ...]:
-        """Of the keys, as keys.hashes gives them."""
+        """Returns hash and name of each key, like keys.hash_keys."""
         return tuple(
             sorted((hashlib.sha256(key.encode()).hexdigest().upper(), name) for name, key in self.keys.items())
         )
 
 
 class FileSource:
-    """A table in a file; a change of the file takes effect at once."""
+    """Reads the table from a file, and rereads it after each change."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     async def run(self, publish: Publish) -> None:
-        """Publishes the file's table and keys now and at each change, until cancelled.
+        """Publishes the file's table and keys now and after each change, until cancelled.
 
-        Raises OSError or msgspec.DecodeError for a file that cannot be read.
+        Raises OSError or msgspec.DecodeError if the file cannot be read.
         """
         before: bytes | None = None
         while True:

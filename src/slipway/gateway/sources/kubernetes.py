@@ -1,4 +1,4 @@
-"""The cluster as the source of table and API keys: Services, EndpointSlices, names of namespaces, one Secret."""
+"""The cluster as the source of table and API keys: Services, EndpointSlices, namespaces and one Secret."""
 
 from __future__ import annotations
 
@@ -51,27 +51,27 @@ from slipway.serving.status.unready import MOST_BYTES, UNREADY
 log = logging.getLogger(__name__)
 
 GATEWAY_SERVICE = "slipway-gateway"
-"""The Service whose pods are the gateways."""
+"""The Service of the gateway pods."""
 
 _KEYS_SECONDS = 5.0
-"""How often the Secret is read. Polling needs the least permission: one verb on one name."""
+"""Seconds between two reads of the Secret. Polling needs the least permission: one verb on one name."""
 _SETTLE_SECONDS = 0.02
 DEFAULTS = Settings()
 _MOST_CHARACTERS = 4 << 20
-"""Characters of annotations that are held of one namespace: many times what its room in the table can use."""
+"""Maximum characters of annotations cached for one namespace: many times what its limit in the table allows to use."""
 _REPORTS_PER_MINUTE = 50
-"""Faults and handovers of one namespace that become log lines and Events, so that a noisy tenant floods neither."""
+"""Maximum faults and handovers of one namespace that are logged and recorded as Events. Prevents floods by a tenant."""
 
 
 class _RateLimiter:
-    """Limits reports per minute, for each subject separately, so that noise about one hides no other."""
+    """Limits reports per minute separately for each subject, so that many reports about one do not hide others."""
 
     def __init__(self) -> None:
         self._minute = 0
         self._counts: Counter[str] = Counter()
 
     def allows(self, subject: str) -> bool:
-        """Whether one more report is allowed. Logs the first that is not."""
+        """Whether one more report is allowed. Logs the first time that it is not."""
         minute = int(time.monotonic() / 60)
         if minute != self._minute:
             self._minute, self._counts = minute, Counter()
@@ -82,7 +82,7 @@ class _RateLimiter:
 
 
 class KubernetesSource:
-    """Services with the route label and their EndpointSlices, by watch; the Secret of keys, by reading it."""
+    """Watches Services with the route label and their EndpointSlices, and polls the Secret with keys."""
 
     def __init__(
         self,
@@ -91,17 +91,14 @@ class KubernetesSource:
         secret: Key | None,
         settings: Settings = DEFAULTS,
     ) -> None:
-        """`secret` holds the API keys; None: no key is required.
-
-        Of `settings` it uses those about owners of ids, namespaces and foreign endpoints.
-        """
+        """`secret`: the Secret with the API keys; None: no key is required."""
         self._client = client
         self._secret = secret
         self._settings = settings
         self._annotations = AnnotationBudget()
         self._services = Informer(client, SERVICE, labels=f"{ROUTE}=true", trim=self._annotations.trim)
         self._services.add_handler(self._annotations.release)
-        # Slices carry the labels of their Service, so this watches those of routed Services only.
+        # Slices have the labels of their Service, so this watches the slices of routed Services only.
         self._slices = Informer(client, ENDPOINT_SLICE, labels=f"{ROUTE}=true", trim=_trim_slice)
         chosen = settings.routed_namespaces
         self._namespaces = Informer(client, NAMESPACE, labels=chosen, trim=only_name) if chosen else None
@@ -116,7 +113,7 @@ class KubernetesSource:
         self._recorder = Recorder(client, "slipway-gateway", metrics=metrics)
         self._reported: frozenset[Fault] = frozenset()
         self.faults: tuple[Fault, ...] = ()
-        """Those of the newest table."""
+        """Faults of the latest table."""
         self._keys, self._key_problems = Keyring(), frozenset[str]()
         self._changed = asyncio.Event()
         self._faults = Gauge(
@@ -129,7 +126,7 @@ class KubernetesSource:
         )
 
     async def run(self, publish: Publish) -> None:
-        """Publishes a first snapshot when table and keys are known, and each later one, until cancelled."""
+        """Publishes the first snapshot when table and keys are complete, and each later one, until cancelled."""
         optional = (self._namespaces, self._gateways)
         informers = [self._services, self._slices, *(informer for informer in optional if informer)]
         for informer in informers:
@@ -149,7 +146,7 @@ class KubernetesSource:
                 await asyncio.sleep(_SETTLE_SECONDS)
 
     def _exchange_addresses(self) -> dict[str, bool]:
-        """Addresses of the exchange of each gateway pod, and whether the pod is Ready."""
+        """Returns the address of each gateway pod's exchange, and whether the pod is Ready."""
         _host, port = split_address(self._settings.exchange_listen)
         family = "IPv6" if ":" in os.environ.get("POD_IP", "") else "IPv4"
         pieces = self._gateways.store.all() if self._gateways else ()
@@ -167,15 +164,18 @@ class KubernetesSource:
 
     @property
     def away_since(self) -> float:
-        """Unix time since when the API server does not answer; 0 while it does."""
+        """Unix time since when the API server is unreachable; 0 while it responds."""
         return max(self._services.silent_since, self._slices.silent_since)
 
     def serves(self) -> Callable[[str], bool]:
-        """Whether a namespace is one of those whose Services are served now; what has none is where all of them are."""
+        """Returns a function that checks whether the Services of a namespace are served now.
+
+        For cluster-scoped objects, whose namespace is empty, it is true only if all namespaces are served.
+        """
         return self._rules().serves
 
     def owners(self) -> dict[str, str]:
-        """Uid of the resource that each routed Service belongs to, by its backend's name."""
+        """Returns the UID of the resource that owns each routed Service, by backend name."""
         owned = ((key(service), controller_owner(service)) for service in self._services.store.all())
         return {f"{name.namespace}:{name.name}": owner.uid for name, owner in owned if owner}
 
@@ -198,7 +198,7 @@ class KubernetesSource:
         self._reported = frozenset(reported)
 
     def _report_handovers(self, table: RoutingTable, services: list[Object]) -> None:
-        """Logs ids that moved to another Service and records Events for both, even for one that is gone."""
+        """Logs IDs that moved to another Service, and records Events for both, even if one was deleted."""
         uids = {f"{key(service).namespace}:{key(service).name}": uid(service) for service in services}
         for handover in self._handovers.observe(table, uids):
             between = f"IDs that move from namespace {handover.loser.namespace} to {handover.winner.namespace}"
@@ -212,7 +212,7 @@ class KubernetesSource:
         self._recorder.record(SERVICE, _reference(winner), "Normal", "IdTaken", handover.message_to_winner())
 
     def report_not_woken(self, backend: Backend, message: str) -> None:
-        """Records an Event for a Service whose model cannot be scaled from zero."""
+        """Records an Event for the Service of a model that cannot be scaled from zero."""
         service = self._services.store.get(Key(backend.namespace, backend.service))
         if service is not None:
             self._recorder.record(SERVICE, service, "Warning", "NotWoken", message)
@@ -236,7 +236,10 @@ class KubernetesSource:
                 self._changed.set()
 
     async def _read_keys(self, secret: Key) -> Keyring:
-        """The keys; none without the Secret. Retries until the API server answers; old keys stay valid."""
+        """Reads the keys; none if the Secret does not exist.
+
+        Retries until the API server responds. Old keys stay valid.
+        """
         pause = 1.0
         while True:
             try:
@@ -249,7 +252,7 @@ class KubernetesSource:
                 pause = min(2 * pause, 30.0)
 
     def _keyring(self, secret: Object) -> Keyring:
-        """The keys of the Secret. Logs what is newly wrong with their rights, and records an Event for it."""
+        """Returns the keys of the Secret. Logs new problems of their rights, and records an Event for each."""
         counted = self._settings.count_tokens
         now = dt.datetime.now(dt.UTC)
         ring, problems = keys.build_keyring(secret, self._keys, now, tokens_counted=counted)
@@ -269,14 +272,14 @@ def _reference(holder: Holder) -> Object:
 
 
 class AnnotationBudget:
-    """Bounds the characters of annotations that the cache keeps for each namespace."""
+    """Limits the characters of annotations that the cache keeps for each namespace."""
 
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}
         self._used: Counter[str] = Counter()
 
     def trim(self, service: Object) -> Object:
-        """A Service as it is cached, without its annotation once the namespace has used its budget."""
+        """Returns the Service for the cache, without its annotation if the namespace has used its budget."""
         trimmed = _trim_service(service)
         ident, namespace, annotations = uid(service), key(service).namespace, trimmed["metadata"]["annotations"]
         size, others = len(annotations.get(ROUTE, "")), self._used[namespace] - self._sizes.get(ident, 0)
@@ -292,7 +295,10 @@ class AnnotationBudget:
 
 
 def _trim_service(service: Object) -> Object:
-    """What the table reads of a Service, and what an Event about it needs. Of more than is read, enough to see that."""
+    """Returns the fields of a Service that the table and Events need.
+
+    A list or text that is too long keeps enough to be recognized as too long.
+    """
     metadata = service["metadata"]
     kept = {
         k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion", "creationTimestamp") if k in metadata
@@ -308,7 +314,7 @@ def _trim_service(service: Object) -> Object:
 
 
 def pod_hosts(piece: Object) -> dict[str, bool]:
-    """Addresses of all pods in an EndpointSlice, and whether they are Ready. One that ends is not."""
+    """Returns the address of each pod in an EndpointSlice, and whether it is Ready. Terminating pods are not."""
     namespace = key(piece).namespace
     return {
         host: endpoint["conditions"].get("ready") is not False
@@ -319,7 +325,7 @@ def pod_hosts(piece: Object) -> dict[str, bool]:
 
 
 def _trim_slice(piece: Object) -> Object:
-    """What the table reads of an EndpointSlice."""
+    """Returns the fields of an EndpointSlice that the table needs."""
     metadata = piece["metadata"]
     kept = {k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion") if k in metadata}
     kept["labels"] = {SERVICE_NAME: (metadata.get("labels") or {}).get(SERVICE_NAME, "")}

@@ -1,6 +1,6 @@
-"""The page below ``/ui/``: which models there are, how they are, why one does not answer, and how to ask one.
+"""The web page below ``/ui/``: the models, their state, the reason of a failure, and a chat. Read-only.
 
-Read-only. The control process serves the files of ``static`` and a small JSON interface (docs/reference/page.md).
-``resources`` reads what users declared, ``overview`` makes of it and of the routing table what the page shows, ``app``
-answers requests, and ``access`` has HAProxy's rules.
+The control process serves the files in ``static`` and a small JSON API (docs/reference/page.md). ``resources`` watches
+the users' resources, ``overview`` combines them with the routing table, and ``app`` answers requests. HAProxy's rules
+are in ``rules/page.py``.
 """

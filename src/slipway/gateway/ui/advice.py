@@ -1,4 +1,4 @@
-"""The advice on a reason. scripts/advice.py writes advice.json from docs/reference/troubleshooting.md."""
+"""The advice for each reason. scripts/advice.py generates advice.json from docs/reference/troubleshooting.md."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 
 
 class Advice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of one reason."""
+    """The advice for one reason."""
 
     do: str = ""
     cases: dict[str, str] = {}
-    """What to do where the message holds a text."""
+    """Advice for messages that contain a text, by that text."""
 
 
 @cache
@@ -22,7 +22,7 @@ def _load_advice() -> dict[str, Advice]:
 
 
 def advise(reason: str, message: str) -> str:
-    """What to do about a condition of this reason; empty where nothing is known, or to be done."""
+    """Returns the advice for a condition with this reason and message; empty if there is none."""
     advice = _load_advice().get(reason)
     if advice is None:
         return ""

@@ -1,4 +1,4 @@
-"""What the control process answers below ``/ui/``: the page's files, and its JSON interface."""
+"""HTTP handlers below ``/ui/``: the page's files, and its JSON API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from slipway.gateway.ui.overview import (
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _FRESH_SECONDS = 1.0
-"""For so long an answer is given again: what many open pages ask for is made once."""
+"""How long an answer is cached, so that many open pages share one."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -46,11 +46,11 @@ HEADERS = {
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }
-"""Of every answer. What a browser runs, loads and asks comes from here alone, and no text becomes markup."""
+"""Headers of every answer. Browsers may run, load and request only the gateway's own files. Text is never markup."""
 
 
 class CachedAnswer(NamedTuple):
-    """A body that may be asked for again."""
+    """A body with its compressed form and its tag, which answers several requests."""
 
     content_type: str
     body: bytes
@@ -58,7 +58,7 @@ class CachedAnswer(NamedTuple):
     tag: str
 
     def respond(self, request: web.Request) -> web.Response:
-        """The response: nothing where the client has it, packed where it takes that."""
+        """Returns the response: status 304 if the client has this body; compressed if the client accepts gzip."""
         headers = {**HEADERS, "ETag": self.tag}
         if request.headers.get("If-None-Match") == self.tag:
             return web.Response(status=304, headers=headers)
@@ -70,31 +70,31 @@ class CachedAnswer(NamedTuple):
 
 
 def build_answer(content_type: str, body: bytes) -> CachedAnswer:
-    """An answer with this body."""
+    """Returns an answer with this body."""
     tag = hashlib.sha256(body).hexdigest()[:20]
     return CachedAnswer(content_type, body, gzip.compress(body, 6, mtime=0), f'"{tag}"')
 
 
 class Overview(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """All that the page shows at first."""
+    """The data of the page's start view."""
 
     version: str
     replica: str
-    """Which of the gateway's pods says this. Requests are counted by each for itself."""
+    """The gateway pod that answers. Each pod counts its own requests."""
     keys: bool
     """Whether requests need an API key."""
     away_since: int = 0
-    """Unix time since when the API server does not answer; missing while it does."""
+    """Unix time since when the API server is unreachable; missing while it responds."""
     unread: tuple[str, ...] = ()
-    """Kinds that cannot be read."""
+    """Kinds of resources that cannot be read."""
     counted: bool
-    """Whether HAProxy told its counters."""
+    """Whether HAProxy's counters are available."""
     models: tuple[Model, ...]
     conflicts: tuple[Conflict, ...]
 
 
 class Page:
-    """The page's view of cluster and gateway."""
+    """The handlers of the page."""
 
     def __init__(
         self,
@@ -106,14 +106,14 @@ class Page:
         replica: str,
         rights: Callable[[], Mapping[str, Rights]] = dict,
     ) -> None:
-        """``counters`` may raise CommandError. ``replica``: this pod. ``rights``: by name of the API key."""
+        """``counters`` may raise CommandError. ``replica``: name of this pod; ``rights``: by name of the API key."""
         self._table, self._cluster, self._fetch_counters = table, cluster, counters
         self._keys, self._replica, self._rights = keys, replica, rights
         self._lock, self._counting = asyncio.Lock(), asyncio.Lock()
         self._last_reading: tuple[float, Mapping[str, BackendCounters] | None] = (-_FRESH_SECONDS, None)
-        """When HAProxy's counters were read, and the figures."""
+        """Time of the last reading, and HAProxy's counters."""
         self._overviews: dict[str, tuple[float, CachedAnswer]] = {}
-        """When each was made, and the answer; by API key, or by no name for all keys that may ask every model."""
+        """Time and answer by name of the API key. Keys that may use every model share the empty name."""
 
     def add_to(self, application: web.Application) -> None:
         """Adds the routes below ``/ui/``."""
@@ -143,7 +143,7 @@ class Page:
         application.router.add_get("/ui/{path:.*}", _path_not_found)
 
     async def overview(self, api_key: str = "") -> CachedAnswer:
-        """The list of models and conflicts, as far as the key of this name may ask them."""
+        """Returns the models and conflicts that the key of this name may use."""
         name = api_key if get_rights(self._rights(), api_key).restricted else ""
         async with self._lock:
             now = time.monotonic()
@@ -171,7 +171,7 @@ class Page:
         )
 
     async def detail(self, kind: str, namespace: str, name: str, api_key: str = "") -> Detail | None:
-        """One model in full, if the key of this name may ask it."""
+        """Returns all data of a model if the key of this name may use it."""
         counters = await self._get_counters()
         cluster, table = self._visible_to(api_key)
         return build_detail(cluster, table, counters or {}, kind, namespace, name)
@@ -182,7 +182,7 @@ class Page:
         return restrict_to(cluster, table, permitted_backends(rights, table)) if rights.restricted else (cluster, table)
 
     async def _get_counters(self) -> Mapping[str, BackendCounters] | None:
-        """HAProxy's figures; None if it does not return them. All clients share one reading."""
+        """Returns HAProxy's counters, which all clients share for a moment; None if HAProxy does not respond."""
         async with self._counting:
             now = time.monotonic()
             if now - self._last_reading[0] >= _FRESH_SECONDS:

@@ -1,4 +1,4 @@
-"""What the page shows: resources, routing table and counters in, documents of the JSON interface out. Pure."""
+"""The page's data: resources, routing table and counters in, documents of the JSON API out. Pure."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from slipway.gateway.ui.resources import Condition, Resource
 from slipway.kube.schemas.conditions import READY, RECONCILING, STALLED
 
 SERVICE = "services"
-"""Kind of a model that nobody declared but by a labelled Service."""
+"""Kind of a model that has a labelled Service only, and no resource."""
 ROUTED = "Routed"
-"""Condition that says whether ids lead to the resource."""
+"""Type of the condition that shows whether IDs lead to the resource."""
 
 
 class Cluster(NamedTuple):
-    """What is known of the cluster at one moment."""
+    """The state of the cluster at one moment."""
 
     resources: Sequence[Resource] = ()
     owners: Mapping[str, str] = {}
-    """Uid of the resource that each routed Service belongs to, by its backend's name."""
+    """UID of the resource that owns each routed Service, by backend name."""
     faults: tuple[Fault, ...] = ()
     away_since: float = 0.0
-    """Unix time since when the API server does not answer; 0 while it does."""
+    """Unix time since when the API server is unreachable; 0 while it responds."""
     unread: tuple[str, ...] = ()
-    """Kinds about which the API server says nothing."""
+    """Kinds that cannot be read from the API server."""
 
     def within(self, serves: Callable[[str], bool]) -> Cluster:
-        """The same without what is in namespaces that are not served: those who ask here need not know of it."""
+        """Returns the state without namespaces that are not served, which users of this gateway need not see."""
         return self._replace(
             resources=[resource for resource in self.resources if serves(resource.namespace)],
             faults=tuple(fault for fault in self.faults if serves(fault.namespace)),
@@ -40,7 +40,7 @@ class Cluster(NamedTuple):
 
 
 class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One model, or what belongs to models, as the page shows it. Fields that are empty are left out."""
+    """A model, or a resource that belongs to models, on the page. Empty fields are omitted."""
 
     kind: str
     namespace: str
@@ -50,39 +50,39 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     reason: str = ""
     message: str = ""
     advice: str = ""
-    """What to do."""
+    """Recommended action."""
     ids: tuple[str, ...] = ()
-    """Ids that lead to it, the one to use first."""
+    """IDs that lead to it. The recommended one is first."""
     features: tuple[str, ...] = ()
     source: str = ""
     created: int = 0
     ready: int = 0
-    """Replicas that take requests."""
+    """Replicas that accept requests."""
     desired: int | None = msgspec.field(default=None, name="wanted")
-    """Replicas that its spec asks for, where it says."""
+    """Replicas in its spec, if it has the field."""
     active: int = 0
-    """Requests that replicas work on."""
+    """Requests that replicas are processing."""
     waiting: int = 0
     """Requests that wait for a replica."""
     answered: int = 0
     failed: int = 0
-    """Of the answers those with a status of 500 and above."""
+    """Answers with status 500 or higher, also counted in `answered`."""
     passed_over: int = 0
-    """Replicas that get no requests, as they answer errors or nothing while others answer well."""
+    """Replicas that get no requests because they return errors or nothing while others succeed."""
     first_byte_ms: int | None = None
     """Mean time to the first byte of an answer."""
     devices: Mapping[str, int] = {}
     """GPUs and other devices of one replica, by type, if the spec names them."""
     progress: int | None = None
-    """Percentage of the weights that is loaded, while they load."""
+    """Percentage of the weights that are loaded, while they load."""
     weights: bool = False
-    """Whether it holds weights for others and answers no requests itself."""
+    """Whether it only provides weights to other models and answers no requests."""
     conflicts: tuple[str, ...] = ()
-    """What is wrong with its routes."""
+    """Problems of its routes."""
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """A Service whose route is not served, or not as it asks for."""
+    """A Service whose route cannot be served, or only in part."""
 
     namespace: str
     service: str
@@ -90,18 +90,18 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Service(msgspec.Struct, frozen=True):
-    """A Service of a model, and its part of the requests."""
+    """A Service of a model."""
 
     name: str
     ids: tuple[str, ...]
     endpoints: tuple[str, ...]
     strategy: str
     targets: tuple[str, ...] = ()
-    """The Services that answer for its ids; empty: it alone does."""
+    """Services that answer for its IDs; empty: only this one does."""
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """One model in full."""
+    """All data of one model."""
 
     model: Model
     conditions: tuple[Condition, ...]
@@ -109,7 +109,7 @@ class Detail(msgspec.Struct, frozen=True):
 
 
 def restrict_to(cluster: Cluster, table: RoutingTable, backends: Collection[str]) -> tuple[Cluster, RoutingTable]:
-    """What somebody may know who may ask these backends only."""
+    """Returns the state and the table without what belongs to other backends than these."""
     owned = {owner for name, owner in cluster.owners.items() if name in backends}
     restricted = cluster._replace(
         resources=[resource for resource in cluster.resources if resource.uid in owned],
@@ -124,7 +124,7 @@ def restrict_to(cluster: Cluster, table: RoutingTable, backends: Collection[str]
 
 
 def build_models(cluster: Cluster, table: RoutingTable, figures: Mapping[str, BackendCounters]) -> list[Model]:
-    """All of them, by namespace, name and kind."""
+    """Returns all models, sorted by namespace, name and kind."""
     index = _ModelIndex(cluster, table, figures)
     uids = {resource.uid for resource in cluster.resources}
     rows = [index.build_declared(resource) for resource in cluster.resources]
@@ -133,7 +133,7 @@ def build_models(cluster: Cluster, table: RoutingTable, figures: Mapping[str, Ba
 
 
 def find_conflicts(cluster: Cluster, table: RoutingTable) -> list[Conflict]:
-    """What is wrong with the routes of each Service: what cannot be served, and ids that lead to another one."""
+    """Returns the problems of each Service's route: faults, and IDs that lead to another Service."""
     problems = [Conflict(*fault) for fault in (*cluster.faults, *find_lost_ids(table))]
     return sorted(problems, key=lambda one: (one.namespace, one.service))
 
@@ -141,7 +141,7 @@ def find_conflicts(cluster: Cluster, table: RoutingTable) -> list[Conflict]:
 def build_detail(
     cluster: Cluster, table: RoutingTable, figures: Mapping[str, BackendCounters], kind: str, namespace: str, name: str
 ) -> Detail | None:
-    """One of them in full; None where there is none of this name."""
+    """Returns all data of one model; None if it does not exist."""
     index = _ModelIndex(cluster, table, figures)
     for resource in cluster.resources:
         if (resource.kind, resource.namespace, resource.name) == (kind, namespace, name):
@@ -153,7 +153,7 @@ def build_detail(
 
 
 class _ModelIndex:
-    """The routing table, arranged by who owns its Services."""
+    """The routing table, indexed by the resources that own its Services."""
 
     def __init__(self, cluster: Cluster, table: RoutingTable, figures: Mapping[str, BackendCounters]) -> None:
         self._table, self._owners, self._figures = table, cluster.owners, figures
@@ -171,22 +171,22 @@ class _ModelIndex:
             self._services.setdefault(owner, []).append(service)
 
     def list_unowned(self, uids: set[str]) -> list[Backend]:
-        """Backends of none of these resources."""
+        """Returns the backends that none of these resources owns."""
         return [backend for owner, owned in self._owned.items() if owner not in uids for backend in owned]
 
     def build_services(self, owner: str) -> tuple[Service, ...]:
-        """Those of a resource."""
+        """Returns the Services of a resource."""
         return tuple(self.build_service(backend) for backend in self._backends_of(owner))
 
     def build_service(self, backend: Backend) -> Service:
-        """One of them."""
+        """Returns the Service of a backend."""
         targets = tuple(dict.fromkeys(target.service or backend.service for target in backend.route.targets))
         return Service(backend.service, self._ordered_ids(backend), backend.endpoints, backend.route.strategy, targets)
 
     def build_declared(self, resource: Resource) -> Model:
-        """A resource that a user wrote."""
+        """Returns the model of a user's resource."""
         backends = self._backends_of(resource.uid)
-        services = self._services.get(resource.uid, ())  # those that the table does not have, too
+        services = self._services.get(resource.uid, ())  # including those that are not in the table
         reachable = not services or any(self._ids.get(name) for name in services)
         state, condition = _state(resource, backends, reachable=reachable)
         model = self._build_model(
@@ -208,7 +208,7 @@ class _ModelIndex:
         )
 
     def build_undeclared(self, backend: Backend) -> Model:
-        """A Service that no such resource owns."""
+        """Returns the model of a Service that no resource owns."""
         state, reason, message = "ready", "", ""
         if not self._ids.get(backend.name) and not backend.route.internal:
             state = "unreachable"
@@ -267,14 +267,14 @@ class _ModelIndex:
         )
 
     def _backends_of(self, owner: str) -> list[Backend]:
-        """Backends of a resource: the one that its own name leads to first, canaries last."""
+        """Returns the backends of a resource, its main one first, canaries last."""
         return sorted(
             self._owned.get(owner, ()),
             key=lambda backend: (backend.route.internal, len(backend.service), backend.service),
         )
 
     def _ordered_ids(self, backend: Backend) -> tuple[str, ...]:
-        """Ids of a backend as its route orders them; those that begin with the namespace come last."""
+        """Returns the IDs of a backend in the order of its route. IDs with the namespace come last."""
         order = {model: place for place, model in enumerate(backend.route.models)}
         qualified = f"{backend.namespace}/"
         return tuple(
@@ -291,7 +291,7 @@ def _is_adapter(backend: Backend, backends: Sequence[Backend]) -> bool:
 
 
 def _serves_nothing(resource: Resource) -> bool:
-    """Whether its controller reports no route: it does for each kind that answers requests."""
+    """Whether its controller reports no route, which it does for every kind that answers requests."""
     return bool(resource.conditions) and not resource.leaving and resource.find_condition(ROUTED) is None
 
 
@@ -300,14 +300,14 @@ _UNSEEN_ADVICE = "Check that Slipway's controller is running and serves this API
 
 
 def _advice(state: str, condition: Condition) -> str:
-    """What to do about a state and the condition that says why."""
+    """Returns the advice for a state and the condition that explains it."""
     if state == "unseen":
         return _UNSEEN_ADVICE
     return "" if state in ("ready", "asleep") else advise(condition.reason, condition.message)
 
 
 def _state(resource: Resource, backends: Sequence[Backend], *, reachable: bool) -> tuple[str, Condition]:
-    """How a resource is, and the condition that says why."""
+    """Returns the state of a resource, and the condition that explains it."""
     ready, changing, stalled = (
         resource.find_condition(type_) or _NO_CONDITION for type_ in (READY, RECONCILING, STALLED)
     )

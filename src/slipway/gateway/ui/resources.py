@@ -1,4 +1,4 @@
-"""What users declared, as the page needs it: the resources of the kinds that the settings name, by watch."""
+"""Users' resources for the page. Watches the kinds in the settings."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Kind, Object, created_unix, deleting, uid
 
 MOST_CONDITIONS = 20
-"""Conditions that are kept of one resource."""
+"""Maximum conditions that are kept of one resource."""
 MOST_MESSAGE = 2000
-"""Characters that are kept of a condition's message, which may have a container's last lines."""
+"""Maximum characters of a condition's message, which may contain a container's last log lines."""
 MOST_DEVICES = 8
-"""Types of devices that are kept of one resource."""
+"""Maximum types of devices that are kept of one resource."""
 _DEVICE = r"[A-Za-z0-9][A-Za-z0-9./_-]{0,62}"
 _PROFILE = re.compile(rf"(?P<type>{_DEVICE}):(?P<count>[0-9]{{1,4}})")
 _EXTENDED = re.compile(rf"(?=[^/]+/){_DEVICE}")
@@ -36,12 +36,12 @@ class Condition(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """What a user declared, and what its controller says of it."""
+    """A user's resource, and the status from its controller."""
 
     kind: str
-    """Plural and group, as kubectl takes it: ``models.example.com``."""
+    """Plural and group, as kubectl accepts it: ``models.example.com``."""
     namespace: str
-    """Empty for one that belongs to the whole cluster."""
+    """Empty for cluster-scoped resources."""
     name: str
     uid: str
     created: int
@@ -49,20 +49,20 @@ class Resource(NamedTuple):
     leaving: bool
     """Whether it is being deleted."""
     desired: int | None
-    """Replicas that its spec asks for; None: it does not say."""
+    """Replicas in its spec; None: the spec does not have the field."""
     conditions: tuple[Condition, ...]
     devices: Mapping[str, int] = {}
     """GPUs and other devices of one replica, by type, if the spec names them."""
     progress: int | None = None
-    """Percentage of the weights that is loaded, if the status has it."""
+    """Percentage of the weights that are loaded, if the status has it."""
 
     def find_condition(self, type_: str) -> Condition | None:
-        """The condition of this type, if there is one."""
+        """Returns the condition of this type, if it exists."""
         return next((condition for condition in self.conditions if condition.type == type_), None)
 
 
 class Resources:
-    """The resources of several kinds, any of which the cluster may lack."""
+    """Watches the resources of several kinds, which may not exist in the cluster."""
 
     def __init__(self, client: Client, kinds: Sequence[Kind]) -> None:
         self._informers = [Informer(client, kind, trim=trim, optional="their API") for kind in kinds]
@@ -74,7 +74,7 @@ class Resources:
                 tasks.create_task(informer.run())
 
     def all(self) -> list[Resource]:
-        """In no particular order."""
+        """Returns all resources, in no particular order."""
         return [
             parse_resource(informer.kind, obj)
             for informer in self._informers
@@ -83,12 +83,12 @@ class Resources:
         ]
 
     def unread(self) -> tuple[str, ...]:
-        """Names of the kinds about which the API server says nothing now."""
+        """Returns the names of the kinds that currently cannot be read from the API server."""
         return tuple(_name(informer.kind) for informer in self._informers if informer.silent_since)
 
 
 def trim(obj: Object) -> Object:
-    """What is kept of a resource: its identity, replicas, devices, progress and conditions, within limits."""
+    """Returns the parts of a resource that are kept: identity, replicas, devices, progress and conditions."""
     metadata = obj["metadata"]
     kept = ("namespace", "name", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
     trimmed: Object = {"metadata": {field: metadata[field] for field in kept if field in metadata}}
@@ -107,7 +107,7 @@ def trim(obj: Object) -> Object:
 
 
 def parse_resource(kind: Kind, obj: Object) -> Resource:
-    """A trimmed object as a Resource."""
+    """Parses a trimmed object."""
     metadata = obj["metadata"]
     return Resource(
         _name(kind),
@@ -124,7 +124,7 @@ def parse_resource(kind: Kind, obj: Object) -> Resource:
 
 
 def _parse_devices(spec: Object) -> dict[str, int]:
-    """Devices of one replica: by a profile such as ``nvidia-gpu-l4:2``, a number of GPUs, or a container's limits."""
+    """Returns the devices of a replica, from a profile (``nvidia-gpu-l4:2``), a number of GPUs, or container limits."""
     profile = _PROFILE.fullmatch(_text(spec.get("resourceProfile")))
     if profile and not profile["type"].startswith("cpu"):
         return {profile["type"]: int(profile["count"])}
@@ -140,7 +140,7 @@ def _parse_devices(spec: Object) -> dict[str, int]:
 
 
 def _parse_progress(status: Object) -> int | None:
-    """Percentage of the weights that is loaded: as text, or from the numbers of bytes."""
+    """Returns the percentage of the weights that are loaded, from the status's text or its numbers of bytes."""
     if percent := _PERCENT.fullmatch(_text(status.get("progress"))):
         return min(int(percent[1]), 100)
     counts = _mapping(status.get("cache")) or status

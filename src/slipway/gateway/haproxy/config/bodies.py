@@ -1,4 +1,4 @@
-"""Rules that receive a body and read the model from it. Pure."""
+"""Rules that receive a body and read its model. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 
 BODIES_TABLE = "bodies"
-"""Stick table: large bodies by ticket."""
+"""Stick table of large bodies, by ticket."""
 _BODY_SECONDS = 60
 SMALL_BODY_BYTES = 8192
-"""Up to this size one PCRE2 match that reads all of the JSON is cheaper than entering Lua."""
+"""Up to this size in bytes, a PCRE2 match that reads the whole JSON is cheaper than calling Lua."""
 REPEATABLE_BYTES = BUFFER - 8192
-"""Size of a body that fits a buffer beside a header of usual size, and what HAProxy keeps there for itself."""
+"""Largest body in bytes that fits in a buffer with a header of usual size and HAProxy's reserve. HAProxy can resend
+such a request."""
 LARGE = f"    acl large req.body_len gt {REPEATABLE_BYTES}\n"
 
 
@@ -22,15 +23,15 @@ def body_rules(settings: Settings) -> str:
     limit = settings.max_body_bytes
     too_large = errors.return_rule(errors.TOO_LARGE)
     return f"""\
-    # By the announced size first, then by what came.
+    # Check the announced size first, then the received size.
     http-request {too_large} if {{ req.body_size gt {limit} }}
     http-request wait-for-body time {_BODY_SECONDS}s
-    # What fills an ordinary buffer gets a large one when there is room for it. Rules without a condition do nothing to
-    # others, and cost less than asking.
+    # A body that fills an ordinary buffer gets a large one when there is room. The rules without a condition do not
+    # affect other bodies, and cost less than a condition.
 {LARGE}    http-request set-var(txn.ticket) uuid() if large
     http-request track-sc2 var(txn.ticket) table {BODIES_TABLE}
     http-request lua.begin_body if large
-    # Returns at once, and clears the timer that a wait in Lua has left: the next one would take it for its own.
+    # Returns immediately, and clears the timer of a wait in Lua, which the next wait-for-body would use otherwise.
     http-request wait-for-body time {_BODY_SECONDS}s
     http-request wait-for-body time {_BODY_SECONDS}s use-large-buffer
     http-request sc-inc-gpc0(2)
@@ -38,7 +39,7 @@ def body_rules(settings: Settings) -> str:
     acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
     http-request lua.read_form if form
     acl small req.body_len le {SMALL_BODY_BYTES}
-    # A regular expression reads text, and a body becomes text up to its first NUL: bodies with more are Lua's.
+    # A regular expression reads text, which ends at a body's first NUL. Lua reads bodies that continue behind one.
     http-request set-var(req.text) req.body,concat() if !form small
     http-request set-var(req.text_len) var(req.text),length
     acl entire req.body_len,sub(req.text_len) -m int 0

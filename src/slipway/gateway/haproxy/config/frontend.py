@@ -1,4 +1,4 @@
-"""The public frontend: the rules of every request, in order. Pure."""
+"""The public frontend: the rules for every request, in their order. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from slipway.gateway.rules import page as access
 from slipway.gateway.settings import Settings, split_address
 
 _RESERVED_HEADERS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id|x-slipway-.*"
-"""Headers that engines do not get from clients. A cookie chooses the endpoint, and x-slipway- steers requests between
-our own sections, so only we set them."""
+"""Regular expression of client headers that do not reach engines. Only the gateway sets the cookie, which selects the
+endpoint, and x-slipway- headers, which direct requests between its own sections."""
 _PROXY_HEADERS = r"forwarded|x-forwarded-.*|x-real-ip"
-"""Headers that are believed from trusted proxies alone."""
+"""Regular expression of headers that are accepted from trusted proxies only."""
 LOG_FORMAT = (
     "\"%{+json}o %(time)[accept_date(ms),ms_utime('%Y-%m-%dT%H:%M:%S.%3NZ')] %(request_id)[var(txn.id)] %(client)ci"
     " %(method)HM %(path)HPO %(model)[var(txn.shown)] %(key)[var(txn.key)] %(status:sint)ST %(bytes_in:sint)U"
@@ -63,20 +63,20 @@ frontend public from base
 
 
 def _bind_address(settings: Settings) -> str:
-    """Address of HAProxy's listener. Without a host one socket takes both families."""
+    """Returns the address of HAProxy's listener. Without a host, one socket serves IPv4 and IPv6."""
     host, port = split_address(settings.listen)
     return f"{host}:{port}" if host not in ("", "::") else f":::{port} v4v6"
 
 
 def _header_rules(settings: Settings) -> str:
-    """What is meant for one hop ends here, and so does what only a proxy in front of us can know."""
-    # One regular expression costs a quarter of what a rule for each name does.
+    """Rules that remove hop-by-hop headers, the gateway's own, and those that only a trusted proxy may set."""
+    # One regular expression costs a quarter of one rule for each name.
     dropped = f"    http-request del-header ^({_RESERVED_HEADERS}|{_PROXY_HEADERS})$ -m reg"
     if settings.trusted_proxies:
         dropped = f"""\
     http-request del-header ^({_RESERVED_HEADERS})$ -m reg
     http-request del-header ^({_PROXY_HEADERS})$ -m reg unless trusted
-    # Limits for each client, and the access log, are about those behind the proxy.
+    # Limits for each client, and the access log, use the address of the client behind the proxy.
     http-request set-src req.hdr_ip(x-forwarded-for,-1) if trusted {{ req.hdr_ip(x-forwarded-for,-1) -m found }}"""
     return f"""\
     http-request set-var(txn.upgrade) req.fhdr(upgrade) unless known
@@ -87,8 +87,10 @@ def _header_rules(settings: Settings) -> str:
 
 
 def _path_rules(settings: Settings) -> str:
-    """Sets the number of the path; none if the path is not a model's. Comes first: most rules about other
-    paths then end at one look at a variable."""
+    """Rules that set the path's number; none for paths without a model.
+
+    They come first, so that the rules for other paths end with the lookup of one variable.
+    """
     return f"""\
     http-request set-var(txn.kind) {_path_number(settings)}
     acl known var(txn.kind) -m found"""
@@ -108,7 +110,7 @@ def _health_rules(settings: Settings) -> str:
 
 
 def _request_id_rules() -> str:
-    # The header is written by unique-id-header, as set-header costs several times the instructions.
+    # unique-id-header writes the header, because set-header needs several times the instructions.
     return """\
     acl proper_id req.fhdr(x-request-id) -m reg '^[A-Za-z0-9._:=+/-]{1,128}\\z'
     http-request set-var(txn.id) req.fhdr(x-request-id) if proper_id
@@ -120,12 +122,12 @@ def _request_id_rules() -> str:
 
 def _key_rules(settings: Settings) -> str:
     if not settings.api_keys_secret:
-        return "    # No API keys are asked for."
+        return "    # No API keys are required."
     return limits.identify(settings)
 
 
 def _path_alias_rules(settings: Settings) -> str:
-    """Other names of paths. Errors have the shape that belongs to the path, so this comes before the first of them."""
+    """Rules for other names of paths. The path decides the format of errors, so they precede the first error."""
     return f"""\
     http-request set-path %[path,regsub(^/openai,)] if !known {{ path_beg /openai/v1/ }}
     http-request set-var(txn.kind) {_path_number(settings)} unless known

@@ -1,7 +1,7 @@
-"""The whole text of haproxy.cfg: settings and table in, configuration out. Pure.
+"""The complete text of haproxy.cfg: settings and routing table in, configuration out. Pure.
 
-The parts that change with the cluster are maps and the backends at the end. Both can also be changed at run time, so
-HAProxy reads this text only when it starts. Backends created at run time inherit the section ``model``.
+Only maps and the backends at the end change with the cluster. Both can also be changed at run time, so HAProxy reads
+this text only at startup. Backends created at run time inherit the section ``model``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from slipway.gateway.settings import Settings
 
 
 def configuration(settings: Settings, table: RoutingTable, keys: Sequence[VerificationKey] = ()) -> str:
-    """The whole file. Equal input gives equal text. `keys` verify tokens."""
+    """Returns the complete file. Equal input gives equal text. `keys` verify tokens."""
     backends = (backend_section(settings, backend) for backend in table.backends.values())
     return "\n".join([_static(settings), *jwt.certificates(settings, keys), *backends, ""])
 
 
 def version(settings: Settings) -> str:
-    """Changes when the static part changes; HAProxy carries it in a variable."""
+    """Returns a hash of the static part. The running HAProxy has it in a variable."""
     return hashlib.sha256(_sections(settings).encode()).hexdigest()[:16]
 
 

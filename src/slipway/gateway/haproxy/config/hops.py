@@ -1,4 +1,4 @@
-"""Sections that only HAProxy and the control process use: the hops of requests, and the stick tables. Pure."""
+"""Internal sections: backends and frontends through which requests return to HAProxy, and the stick tables. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def internal_sections(settings: Settings) -> str:
     hold = session_hold_rules(settings.run_directory)
     host, port = public_address(settings)
     return f"""\
-# The model list, by the control process.
+# The control process, which serves the model list.
 backend control from base
     http-request del-header {limits.HEADERS} -m reg
 {limits.key_header(settings)}    server control unix@{settings.run_directory}/control.sock
 
-# Whoever listens on the public port now: for requests that waited in this process when a reload replaced it.
+# The process that now listens on the public port, for requests that were waiting here when a reload replaced this one.
 backend successor from base
     server successor {host}:{port}
 

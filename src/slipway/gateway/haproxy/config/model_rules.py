@@ -1,4 +1,4 @@
-"""Rules for a request whose model is known: its backend, its wait, its endpoint. Pure."""
+"""Rules for requests whose model has been read: they select the backend, wait for it, and select the endpoint. Pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 
 TTFB_TABLE = "time_to_first_byte"
-"""Stick table: milliseconds and number of first bytes, by backend."""
+"""Stick table with the total milliseconds to the first byte and the number of answers, by backend."""
 BEGIN_BYTES = 4096
-"""Bytes of a body in which most prompts begin."""
+"""Most prompts begin within this many bytes of a body."""
 SEARCHED_BYTES = 1 << 20
-"""Bytes in which a prompt is searched for at all, so that nobody can order long work."""
+"""The search for a prompt ends after this many bytes of a body, which limits the work for a request."""
 AFTER_HOLD = f"""\
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
     http-request reject if {{ var(txn.hold) -m str left }}
     http-request lua.unready_model if {{ var(txn.hold) -m str timeout failed }}"""
 _TRACK = f"    http-request track-sc0 var(txn.be) table {TTFB_TABLE}"
 LAST_RULES = f"""\
-    # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
-    # without a word: so larger requests get a connection of their own, which is not kept.
+    # An idle connection may close when it is reused. HAProxy resends a request that fits in an ordinary buffer, and
+    # silently drops others. Larger requests therefore get a new connection, which closes after them.
     http-request set-var({UNSHARED}) var(txn.id) if large
     http-request set-header connection close if large
 {_TRACK}"""
@@ -47,7 +47,7 @@ def route_rules(settings: Settings) -> str:
 
 
 def _ordinary_rules(run: str) -> str:
-    """Ends the rules for small requests that no further rule would change. Most requests are such ones."""
+    """Rules that end the processing of small requests that no further rule would change, which most requests are."""
     special = f"!{{ var(txn.model),map_str({run}/{SPECIAL_MAP}) -m found }}"
     held = f"!{{ var(txn.be),map_str({run}/hold.map) -m found }}"
     return f"""\
@@ -60,12 +60,15 @@ def _ordinary_rules(run: str) -> str:
 
 
 def lacks_condition(run: str, variable: str) -> str:
-    """The condition of a request whose engine does not know the path of the number in `variable`."""
+    """Returns the condition of requests whose engine does not serve the path with the number in `variable`."""
     return f"var(txn.be),map_str_int({run}/{LACKS_MAP}),and({variable}) -m int gt 0"
 
 
 def hold_rules(run: str) -> str:
-    """Comes late: between this look at the endpoints and the choice of one of them the last could go."""
+    """Rules that hold a request until its model has an endpoint.
+
+    They come late, so that the last endpoint cannot go between this check and the choice of an endpoint.
+    """
     held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"
     return f"""\
     http-request lua.hold if {held} !{targets.ROUTED} || {empty} !{targets.ROUTED}
@@ -73,7 +76,7 @@ def hold_rules(run: str) -> str:
 
 
 def session_hold_rules(run: str) -> str:
-    """The same for sessions, which alone of the requests without a body wait."""
+    """As hold_rules, for sessions. Other requests without a body do not wait."""
     held = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}"
     return f"""\
     http-request lua.hold if session {held} || session !{{ var(txn.be),nbsrv gt 0 }}
@@ -81,14 +84,16 @@ def session_hold_rules(run: str) -> str:
 
 
 def _prompt_paths() -> dict[str, list[str]]:
-    """Paths whose requests have a prompt, by the field that holds it."""
+    """Returns the paths of requests with a prompt, by the field of the prompt."""
     fields = dict.fromkeys(one.prompt for one in paths.PATHS if one.prompt)
     return {field: [one.path for one in paths.PATHS if one.prompt == field] for field in fields}
 
 
 def endpoint_rules(settings: Settings) -> str:
-    """For models with PrefixHash; no rules follow for others. Looks at a body's begin first, as Lua copies what it is
-    given."""
+    """Rules that select the endpoint for models with PrefixHash. No rules follow for others.
+
+    They search the beginning of a body first, because HAProxy copies every argument to Lua.
+    """
     rules = "\n".join(
         f"    http-request set-var(txn.endpoint) req.body{part},lua.opening({field}),xxh64,lua.endpoint"
         f" if {{ path {' '.join(prompt_paths)} }}{condition}"

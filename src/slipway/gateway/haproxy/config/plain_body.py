@@ -1,10 +1,10 @@
-"""A regular expression that reads the model from most small bodies. Pure."""
+"""The regular expression that reads the model from most small bodies. Pure."""
 
 from __future__ import annotations
 
-# One object, strictly read, that has exactly one plain key "model" with a plain non-empty string, and no escaped key
-# beside it, nor "model" in other case. Everything is possessive or decided by its first character, so a failed match
-# costs no backtracking.
+# Matches valid JSON: one object with exactly one plain key "model", whose value is a plain non-empty string, without an
+# escaped key beside it and without "model" in another case. Every part is possessive or decided by its first character,
+# so a failed match does not backtrack.
 _SPACE = r"(?<w>[ \t\r\n]*+)"
 _STRING = r'(?<s>"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+")'
 _NUMBER = r"(?<n>-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+)"
@@ -20,4 +20,4 @@ PLAIN_BODY = (
     rf"(?&w)\{{(?&w)(?:(?&o),(?&w))*+{_NAME}(?:,(?&w)(?&o))*+\}}(?&w)\z"
 )
 NAME_GROUP = 6
-"""The group that holds the name: behind those that have names."""
+"""Number of the group with the model's name, after the named groups."""
