@@ -52,7 +52,7 @@ ANTHROPIC_TYPES = {
     503: "overloaded_error",
     504: "timeout_error",
 }
-"""Anthropic's error type of each status. The field `code` beside it is an extension, which clients ignore."""
+"""Anthropic's error type of each status. The additional field `code` is an extension, which clients ignore."""
 
 BROKEN = ErrorResponse(400, "The request body is not a valid JSON object.")
 NO_FORM = ErrorResponse(400, "The request body is not a valid form. Send it as multipart/form-data.")

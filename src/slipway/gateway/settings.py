@@ -73,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     hold_requests: Natural = 100
     """How many requests may wait for one model. Further ones get status 429."""
     wake_seconds: Natural = 600
-    """How long a request waits for a model that is scaled from zero. Its weights may have to be loaded first."""
+    """How long a request waits for a model that is scaled from zero. It may need to load its weights first."""
     wake_requests: Natural = 1000
     """How many requests may wait for one model that is scaled from zero."""
     hold_bytes: Positive = 268435456

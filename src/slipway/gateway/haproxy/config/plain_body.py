@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Matches valid JSON: one object with exactly one plain key "model", whose value is a plain non-empty string, without an
-# escaped key beside it and without "model" in another case. Every part is possessive or decided by its first character,
+# escaped key and without "model" in another case. Every part is possessive or decided by its first character,
 # so a failed match does not backtrack.
 _SPACE = r"(?<w>[ \t\r\n]*+)"
 _STRING = r'(?<s>"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+")'

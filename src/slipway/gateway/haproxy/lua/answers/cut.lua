@@ -1,4 +1,5 @@
--- The last event of a stream that was cut, in its protocol, so that no client takes what came for the whole answer.
+-- The last event of a broken stream, in the format of its protocol, so that clients do not mistake the received part
+-- for the complete answer.
 
 local MESSAGE = "The model server disconnected during its response."
 
@@ -19,7 +20,7 @@ end
 
 local BY_PATH = {["/v1/responses"] = responses, ["/v1/messages"] = anthropic}
 
--- The event for a stream that ended so. One that the cut left half is ended first.
+-- Returns the event for a stream that ended with `tail`. If the last event is incomplete, it is terminated first.
 local function event(path, tail)
     local before = (tail == "" or tail:find("\r?\n\r?\n$")) and "" or "\n\n"
     return before .. (BY_PATH[path] or openai)(tail) .. "\n\n"

@@ -1,5 +1,5 @@
--- The body of one of our errors, for rules that answer with it: lua.failure(REASON).
--- Loaded once in each thread; keeps no state.
+-- Registers the fetch lua.failure(REASON), which returns the body of one of the gateway's errors.
+-- Loaded once in each thread. Keeps no state.
 
 local refusals = require("refusals")
 

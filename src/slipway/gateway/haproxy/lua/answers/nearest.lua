@@ -1,9 +1,9 @@
--- What a client may have meant: a path, or a model ID. The work for each request is bounded.
+-- Finds the path or model ID that is most similar to a client's. The work for each request is limited.
 
 local catalog = require("known")
 
-local LONGEST = 64   -- characters of a text that is compared
-local LEAST_DISTANCE = 5        -- characters of the difference between two paths that are not alike
+local LONGEST = 64         -- maximum characters of a text that is compared
+local LEAST_DISTANCE = 5   -- paths are not similar if this many characters differ
 
 local models = Map.new(catalog.models, Map._str)
 local restricted = catalog.restricted and Map.new(catalog.restricted, Map._str)
@@ -17,8 +17,8 @@ end
 local known_paths = {}
 for i, path in ipairs(catalog.paths) do known_paths[i] = {text = path, bytes = bytes_of(path), length = #path} end
 
--- The length of the one place where two paths differ: all but their common beginning and end. Any client may ask for any
--- path, and counting the edits between paths would cost ten times as much as the rest of the answer.
+-- Returns how many characters differ between the common beginning and the common end of two paths. Clients can request
+-- any path, and computing an edit distance would cost ten times as much as the rest of the answer.
 local function difference(one, length, other)
     local shorter, longer = math.min(length, other.length), math.max(length, other.length)
     local first, last = 0, 0
@@ -27,14 +27,14 @@ local function difference(one, length, other)
     return longer - first - last
 end
 
--- The known path that is most like this one, or nil.
+-- Returns the most similar served path, or nil.
 function nearest.path(path)
     local length = #path
     if length > LONGEST then return nil end
     local bytes = bytes_of(path)
     local best, least = nil, LEAST_DISTANCE
     for _, other in ipairs(known_paths) do
-        -- The difference of the lengths is the least that it can be.
+        -- The difference is never less than that of the lengths.
         local distance = math.abs(length - other.length) < least and difference(bytes, length, other)
         if distance and distance < least then best, least = other.text, distance end
     end
@@ -59,13 +59,14 @@ local function find_without_typo(text)
     return nil
 end
 
--- An existing ID: without an organization or a tag, without one character, or with two of them swapped; unchanged and in lower
--- case. nil for keys that may not use every model: a suggestion would reveal the others.
+-- Returns an existing ID, or nil. Tries the ID without an organization or a tag, without one character, and with two
+-- adjacent characters swapped, unchanged and in lower case. Returns nil for restricted keys, because a suggestion would
+-- reveal models that they may not use.
 function nearest.model(txn, model)
     if #model > LONGEST or restricted and restricted:lookup(txn:get_var("txn.key") or "") then return nil end
     local lower = model:lower()
     local one = find_without_prefix_or_tag(model) or find_without_prefix_or_tag(lower) or find_without_typo(model)
-    -- Long IDs with capitals do not get twice the work.
+    -- Long IDs with capitals do not cause twice the work.
     local tries_lower = lower ~= model and 2 * #model <= LONGEST
     return one or tries_lower and find_without_typo(lower) or nil
 end

@@ -1,5 +1,5 @@
--- Why nothing answers for a model, as the controller tells it: by backend, and by id of those that are refused and have none.
--- The maps are changed while HAProxy runs.
+-- Why no endpoint answers for a model, as the controller reports it: by backend, and by ID for refused models, which
+-- have no backend. The control process changes the maps while HAProxy runs.
 
 local paths = require("reason_maps")
 
@@ -8,7 +8,7 @@ local of_refused = Map.new(paths.refused, Map._str)
 
 local reasons = {}
 
--- The reason, or nil; and whether waiting helps nobody.
+-- Returns the reason, or nil, and whether waiting is useless.
 function reasons.of_backend(backend)
     local reason = backend and of_backends:lookup(backend)
     if not reason then return nil, false end

@@ -1,5 +1,5 @@
--- Writes our errors, in OpenAI's shape or, on paths of Anthropic's protocol, in that one's. The texts are those of errors.py,
--- which writes them to the module "failures".
+-- Writes the gateway's errors in the format of OpenAI or, on its paths, of Anthropic. errors.py has the texts, and
+-- writes them to the module "failures".
 
 local failures = require("failures")
 
@@ -10,7 +10,7 @@ local function is_anthropic(txn)
     return kind ~= nil and kind < failures.first_openai
 end
 
--- The request's id at the end of an error of Anthropic's. It holds nothing that JSON would have to escape.
+-- Completes an error in Anthropic's format with the request's ID, which contains no characters that JSON must escape.
 local function close_error(txn, text)
     local id = txn:get_var("txn.id")
     return text .. (id and '"' .. id .. '"}' or "null}")
@@ -20,14 +20,13 @@ local function quote(value)
     return value and '"' .. value .. '"' or "null"
 end
 
--- The body of one of our errors, by its reason.
+-- Returns the body of an error, by its reason.
 function refusals.body(txn, reason)
     local failure = failures.by_reason[reason]
     return is_anthropic(txn) and close_error(txn, failure.anthropic) or failure.body
 end
 
--- The body of an error that names the model. `error`: message, type, param, code and reason, all of them escaped; a reason
--- of false is shown as null.
+-- Returns the body of an error. `error`: escaped message, type, param, code and reason. A reason of false becomes null.
 function refusals.written(txn, status, error)
     local fields = '"code": ' .. quote(error.code)
     if error.reason ~= nil then fields = fields .. ', "reason": ' .. quote(error.reason) end
@@ -40,7 +39,7 @@ function refusals.written(txn, status, error)
         .. quote(error.param) .. ", " .. fields .. "}}"
 end
 
--- Answers a request with one of our errors, by its reason. `path`: one of ours that the client may have meant.
+-- Responds with an error, by its reason. `path`: a similar served path to suggest, or nil.
 function refusals.answer(txn, reason, path)
     local failure = failures.by_reason[reason]
     local reply = txn:reply{status = failure.status}
@@ -52,8 +51,8 @@ function refusals.answer(txn, reason, path)
     txn:done(reply)
 end
 
--- Refuses a request beyond a limit of its key or subject. `limit`: its name in errors.py, `number`: the limit itself,
--- `seconds`: until it is worth trying again.
+-- Refuses a request above a limit of its key or subject. `limit`: its name in errors.py; `number`: its value;
+-- `seconds`: time until a retry may succeed.
 function refusals.limited(txn, limit, number, seconds)
     local text = failures.limits[limit]
     local holder = txn:get_var("txn.holder") or ""

@@ -1,30 +1,31 @@
--- Counts the tokens of answers, by backend and name of the API key, from what engines say at the end of each: `usage`.
+-- Counts the tokens of answers by backend and name of the API key, from the field `usage` that engines send at the end.
 --
--- Rules of haproxy.cfg count whole small answers with a usual `usage`. Here come the others: other whole answers by an
--- action, streams and large answers by a filter of the public frontend. It reads and changes nothing: whatever an engine
--- sends, its answer passes. Only a stream that was cut gets one event more (cut.lua). Of each piece of an answer only
--- `"usage":{...}` is looked at. Within a JSON string its quotes would be escaped, so this is a key. Where there are several
--- (running counts, or an object of the model's own making), the largest number of each kind counts.
+-- Rules of haproxy.cfg count complete small answers with a usual `usage`. This file counts the others: an action counts
+-- other complete answers, and a filter of the public frontend counts streams and large answers. The filter only reads.
+-- Any answer of an engine passes unchanged, except that a broken stream gets one more event (cut.lua). In each piece of
+-- an answer, only `"usage":{...}` is read. The quotes would be escaped in a JSON string, so this is always a key. If
+-- there are several such objects (running counts, or one that the model wrote), the largest number of each kind counts.
 --
--- What an engine does not say is estimated, and counted as such: an event of a stream is one token, and CHARACTERS of the
--- request are one. llama.cpp says `timings` at the end of every stream, also of those that asked for no usage.
+-- If an engine does not report a number, it is estimated, and also counted as estimated: an event of a stream is one
+-- token, and CHARACTERS of the request are one token. llama.cpp sends `timings` at the end of every stream, even if the
+-- request did not ask for usage.
 --
--- Each call from HAProxy makes objects for it, which costs more than what is done here. HAProxy asks the filter's object for
--- each function by its name, so it gets only those that are needed now (see `lookup`).
+-- For each call, HAProxy creates objects, which costs more than the work of this file. HAProxy looks up each function
+-- of the filter's object by name, so the object only returns the functions that are currently needed (see `lookup`).
 --
 -- Sets txn.usage (input:cached:output:reasoning) and txn.tokens_estimated, for the log.
--- Loaded once in each thread, so that no thread waits for another: each answers "show slipway tokens" for itself. Arguments:
--- numbers of the paths that generate, of those that only read, of responses and of messages.
+-- Loaded once in each thread, so that threads do not wait for each other. Each thread answers "show slipway tokens" for
+-- itself. Arguments: bits of the paths that generate and of those that only read, numbers of responses and of messages.
 
 local cut = require("cut")
 local names = require("names")
 
 local find, match, sub, lower = string.find, string.match, string.sub, string.lower
 
-local CHARACTERS = 4          -- of a request for each estimated token
-local MOST_DIGITS = 9         -- of a number that is believed
-local LONGEST = 8192          -- characters of an object `usage`
-local TAIL = 2048             -- characters of the last pieces that are kept for the end
+local CHARACTERS = 4    -- of a request for each estimated token
+local MOST_DIGITS = 9   -- of a number; longer ones are ignored
+local LONGEST = 8192    -- maximum characters of an object `usage`
+local TAIL = 2048       -- characters of the last pieces that are kept until the end
 local GENERATES, READS, RESPONSES, MESSAGES = ...
 GENERATES, READS = math.tointeger(GENERATES), math.tointeger(READS)
 local PATHS = {[math.tointeger(RESPONSES)] = "/v1/responses", [math.tointeger(MESSAGES)] = "/v1/messages"}
@@ -32,12 +33,12 @@ local ENDS = {"data: [DONE]", '"message_stop"', '"response.completed"', '"respon
 local LOGGED = {"input", "cached", "output", "reasoning"}
 local COLUMNS = {"input", "cached", "output", "reasoning", "estimated_input", "estimated_output"}
 
-local MOST_HOLDERS = 20000    -- whose tokens are kept until the control process asks for them
+local MOST_HOLDERS = 20000    -- maximum holders whose tokens are kept until the control process reads them
 
 local totals = {}             -- backend -> key -> column -> tokens
-local spent, spenders = {}, 0 -- holder of a limit of tokens -> tokens since the control process asked
+local spent, spenders = {}, 0 -- holder of a token limit -> tokens since the control process read them
 
--- The number behind a key of an object; nil for anything but a whole number of sensible size.
+-- Returns the number of a key in an object; nil if it is not an integer of at most MOST_DIGITS.
 local function number(object, key)
     local digits = match(object, '"' .. key .. '"%s*:%s*(%d+)%s*[,}]')
     return digits and #digits <= MOST_DIGITS and tonumber(digits) or nil
@@ -47,7 +48,7 @@ local function first_number(object, key, other)
     return number(object, key) or number(object, other)
 end
 
--- Takes over what an object says, where it is more than what was said before.
+-- Sets a count if it is larger than the previous one.
 local function raise_count(counts, kind, tokens)
     if tokens and tokens > (counts[kind] or -1) then counts[kind] = tokens end
 end
@@ -57,7 +58,7 @@ local function read_usage(counts, object)
     local cached, input = number(object, "cached_tokens"), number(object, "prompt_tokens")
     if not input then
         input = number(object, "input_tokens")
-        -- In Anthropic's protocol these are no part of input_tokens.
+        -- In Anthropic's protocol, input_tokens does not include these.
         local read, written = number(object, "cache_read_input_tokens"), number(object, "cache_creation_input_tokens")
         if input and read then cached, input = read, input + read end
         if input and written then input = input + written end
@@ -80,7 +81,7 @@ local function read_timings(counts, text)
     raise_count(counts, "output", number(object, "predicted_n"))
 end
 
--- How many events begin in a piece. A raw line break cannot stand within JSON.
+-- Returns the number of events that begin in a piece. JSON contains no raw line breaks.
 local function count_events(piece)
     local count, at = find(piece, "^data:") and 1 or 0, find(piece, "\ndata:", 1, true)
     while at do
@@ -90,7 +91,8 @@ local function count_events(piece)
     return count
 end
 
--- Reads every whole object `usage` of a text. Returns what may be the begin of one, for the next piece; nil for nothing.
+-- Reads every complete object `usage` of a text. Returns the end of the text if an object may begin there, otherwise
+-- nil.
 local function scan_usage(counts, text)
     local at = find(text, '"usage"', 1, true)
     while at do
@@ -112,7 +114,8 @@ local function has_end(text)
     return false
 end
 
--- Whether limits (limits.map) have one of tokens. Otherwise tokens would wait here until there is one, and count then.
+-- Whether there is a token limit (format of limits.map). Without it, tokens are not stored, because they would count
+-- later, when a limit is set.
 local function has_tokens(limits)
     return limits and (find(limits, "^%d*:%d") or find(limits, ":%d+$"))
 end
@@ -125,7 +128,7 @@ local function add_spent(holder, tokens)
     spent[holder] = (spent[holder] or 0) + tokens
 end
 
--- Adds what is counted, less what was added of this answer before.
+-- Adds the counts of an answer, without the part that was added before.
 local function add_counts(self, txn, counts)
     local keys = totals[self.backend] or {}
     totals[self.backend] = keys
@@ -152,7 +155,7 @@ local function is_streamed(txn)
     return find(lower(txn.f:res_fhdr("content-type") or ""), "text/event-stream", 1, true) == 1
 end
 
--- Whose tokens are counted, and of what. Another target of the route may have answered than was asked first.
+-- Starts the counts of an answer. The backend may differ from the first one if another target of the route answered.
 local function begin_answer(self, txn)
     local kind = txn:get_var("txn.kind")
     self.generates, self.path = kind & GENERATES ~= 0, PATHS[kind]
@@ -161,7 +164,8 @@ local function begin_answer(self, txn)
     self.size, self.added = txn:get_var("txn.size") or 0, {}
 end
 
--- Ends a stream whose engine went away within it. One that the client left has nobody to be told, and counts as such.
+-- Appends the last event to a stream whose engine disconnected. If the client disconnected, there is no one to receive
+-- it.
 local function finish_stream(self, message)
     local tail = (self.before or "") .. (self.last or "")
     if message:eom() or has_end(tail) or not self.request:may_recv() then return end
@@ -170,20 +174,21 @@ local function finish_stream(self, message)
     message:set_eom()
 end
 
--- Counts what is known at the end of an answer, and estimates the rest.
+-- Counts the reported tokens at the end of an answer, and estimates the others.
 local function finish_counts(self, txn, tail)
     local counts = self.counts
     if not counts.output then read_timings(counts, tail) end
     if not counts.input then set_estimate(counts, "input", self.size // CHARACTERS) end
-    -- Also a running count of a stream that was cut is none of the engine's last word.
+    -- In a broken stream, a running count is not the engine's final number.
     if self.generates and (not counts.output or self.streamed and not has_end(tail)) then
         set_estimate(counts, "output", self.events or 0)
     end
     add_counts(self, txn, counts)
 end
 
--- Whether an engine worked on a request, and nothing of it was counted: the client left before the answer, or a whole answer
--- did not become complete in time. `C`: the client ended it, before headers (`H`) or, if a 100 was sent, before data (`D`).
+-- Whether an engine processed a request of which nothing was counted, because the client disconnected before the
+-- answer, or an answer was not complete in time. State `C`: the client ended the request, before headers (`H`) or, if a
+-- 100 was sent, before data (`D`).
 local function is_uncounted(txn)
     local kind = txn:get_var("txn.kind")
     if not kind or kind & (GENERATES | READS) == 0 or not txn:get_var("txn.be") then return false end
@@ -192,12 +197,13 @@ local function is_uncounted(txn)
     return find(txn.f:txn_sess_term_state(), "^C[HD]") ~= nil
 end
 
--- Called at the end of each direction, also when client or engine went away; not where an answer's end was seen before.
+-- Called at the end of each direction, also if client or engine disconnected. Not called if the answer's end was read
+-- before.
 local function end_analyze(self, txn, channel)
     if not channel:is_resp() then return filter.CONTINUE end
     self.over = true
     if not self.counts then
-        -- What the engine has read is all that is known.
+        -- Only the engine's input is known.
         if not is_uncounted(txn) then return filter.CONTINUE end
         begin_answer(self, txn)
         self.counts = {}
@@ -218,22 +224,22 @@ local function read_piece(self, txn, piece)
     end
 end
 
--- Called with each piece of an answer, and without one when there is no more. Returns nothing: all of it may go on.
+-- Called with each piece of an answer, and once without a piece at the end. Returns nothing, so the whole piece passes.
 local function http_payload(self, txn, message)
     local piece = message:body()
     if piece and piece ~= "" then read_piece(self, txn, piece) end
     if self.open and not self.channel:may_recv() then finish_stream(self, message) end
 end
 
-local following = false       -- whether the next answer whose header this thread hands to the filter is to be followed
+local following = false       -- whether the filter must read the next answer that this thread passes to it
 
--- Called for the header of an answer after its rules.
+-- Called for the headers of an answer, after its rules.
 local function http_headers(self, txn, message)
     if not message.channel:is_resp() or not txn:get_var("txn.followed") then return filter.CONTINUE end
     following = false
     begin_answer(self, txn)
     self.streamed = is_streamed(txn)
-    -- What announced its length cannot get more.
+    -- Nothing can be appended to an answer with an announced length.
     self.open = self.streamed and self.generates and not txn.f:res_fhdr("content-length")
     self.request, self.channel = txn.req, message.channel
     self.counts, self.events = {}, 0
@@ -241,8 +247,8 @@ local function http_headers(self, txn, message)
     return filter.CONTINUE
 end
 
--- Rules call this right before HAProxy hands the same answer's header to the filter, in one go. If that does not happen, as
--- the answer fails in between, another one's header is looked at for nothing.
+-- Rules call this immediately before HAProxy passes the headers of the same answer to the filter, without a pause. If
+-- the answer fails in between, the headers of another answer are checked in vain.
 local function follow_answer(txn)
     txn:set_var("txn.followed", true)
     following = true
@@ -257,7 +263,8 @@ local function count_answer(txn)
     finish_counts(self, txn, text)
 end
 
--- Which function HAProxy finds under a name. It hands over two headers: a request that saw one has no answer yet.
+-- Returns the filter's function with this name. HAProxy passes two sets of headers; after the first, there is no answer
+-- yet.
 local function lookup(self, name)
     if name == "http_headers" then
         self.headers = self.headers + 1
@@ -271,7 +278,7 @@ local function lookup(self, name)
 end
 
 local LOOKUP = {__index = lookup}
--- HAProxy calls functions that the class has, as the object has them.
+-- HAProxy only calls functions that the class has, but uses those of the object.
 local Tokens = {
     flags = filter.FLT_CFG_FL_HTX, http_headers = http_headers, http_payload = http_payload, end_analyze = end_analyze,
 }
@@ -284,7 +291,7 @@ core.register_filter("tokens", Tokens, function(class) return class end)
 core.register_action("follow_answer", {"http-res"}, follow_answer)
 core.register_action("count_answer", {"http-res"}, count_answer)
 
--- "show slipway tokens" on the command socket of a thread: "backend key" and the columns, a line for each pair.
+-- "show slipway tokens" on the command socket of a thread: a line with backend, key and COLUMNS for each pair.
 local function show(applet)
     for backend, keys in pairs(totals) do
         for key, sums in pairs(keys) do
@@ -297,7 +304,7 @@ end
 
 core.register_cli({"show", "slipway", "tokens"}, "show slipway tokens : tokens that this thread counted", show)
 
--- "show slipway spent": a line "holder tokens" for each holder of limits with tokens since the last time.
+-- "show slipway spent": a line "holder tokens" for each holder of limits that used tokens since the last call.
 local function show_spent(applet)
     local rows = spent
     spent, spenders = {}, 0

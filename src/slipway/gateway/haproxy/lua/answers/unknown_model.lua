@@ -1,7 +1,7 @@
--- Answers requests whose model cannot be read, by the reason in txn.refused; 404 for a model that is not known, or whose
--- engine does not know the path; and 503 for one that is refused, failed, or did not become ready in time. All but the
--- first name the model: the only error bodies that hold text of the user.
--- Loaded once in each thread; keeps no state.
+-- Responds to requests that no model serves: with the error in txn.refused if the model cannot be read; with status 404
+-- if it does not exist, or its engine does not serve the path; with status 503 if it is refused, failed, or was not
+-- ready in time. All but the first contain the model's name, and are the only errors with text from the user.
+-- Loaded once in each thread. Keeps no state.
 
 local nearest = require("nearest")
 local reasons = require("reasons")
@@ -9,7 +9,7 @@ local refusals = require("refusals")
 
 local MOST_CHARACTERS = 128
 
--- A user's text for the inside of a JSON string: cut, what is not UTF-8 replaced, the rest escaped.
+-- Returns a user's text for a JSON string: shortened, without invalid UTF-8, and escaped.
 local function escape(text)
     if #text > MOST_CHARACTERS then text = text:sub(1, MOST_CHARACTERS) .. "..." end
     if not utf8.len(text) then text = text:gsub("[\x80-\xFF]", "?") end
@@ -24,7 +24,7 @@ local function answer(txn, status, error)
     txn:done(reply)
 end
 
--- A reason is one word of letters, digits and _: it needs no escaping.
+-- A reason is one word of letters, digits and _, so it needs no escaping.
 local function not_ready(txn, before, reason)
     local detail = reason and ": " .. reason .. ". See the status of its resource." or "."
     answer(txn, 503, {message = "The model `" .. escape(txn:get_var("txn.model")) .. "` " .. before .. detail,
@@ -44,7 +44,7 @@ end
 
 local function unknown_model(txn)
     local model = txn:get_var("txn.model")
-    -- One that is known has labels that the request's selector leaves out.
+    -- If the model has a backend, it exists, but the request's label selector excludes it.
     local reason = not txn:get_var("txn.be") and reasons.of_id(model)
     if reason then return not_ready(txn, "is refused", reason) end
     local suggestion = not txn:get_var("txn.be") and nearest.model(txn, model)
@@ -56,7 +56,7 @@ local function unsupported_endpoint(txn)
         type = "invalid_request_error", code = "unsupported_endpoint"})
 end
 
--- txn.hold is "failed" where waiting helps nobody, else "timeout".
+-- txn.hold is "failed" if waiting is useless, otherwise "timeout".
 local function unready_model(txn)
     local reason = reasons.of_backend(txn:get_var("txn.be"))
     if txn:get_var("txn.hold") == "failed" then return not_ready(txn, "cannot start", reason) end

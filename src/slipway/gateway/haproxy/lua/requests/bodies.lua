@@ -1,16 +1,16 @@
--- Bounds the memory that request bodies take while they are read.
+-- Limits the memory of request bodies while they are received.
 --
--- Only bodies that do not fit an ordinary buffer come here. Each one is counted before a large buffer is taken for it, with
--- the size that was announced (a chunked body: the largest that is allowed). A request that ends on the way runs no more
--- rules, so nothing here would hear of it. But its ticket is also the key of a stick table in which HAProxy itself counts:
--- an entry that no stream tracks belongs to a request that is gone, and one with a gpc to a body that is whole. Tickets are
--- compared with the table when there is no room, so what is counted is exact whenever it matters, and costs little.
+-- Only bodies that do not fit in an ordinary buffer come here. Each is counted before it gets a large buffer, with its
+-- announced size (for a chunked body: the largest allowed size). An aborted request runs no further rules, so this file
+-- cannot notice it. But its ticket is also the key of a stick table in which HAProxy itself counts: an entry that no
+-- stream tracks belongs to an ended request, and an entry with a gpc to a complete body. When there is no room, tickets
+-- are compared with the table. The count is therefore exact when it matters, and cheap.
 --
--- A request without room waits for it for a moment, with no more than an ordinary buffer; then it gets a 429. One client
--- may have half of the bytes, so that it cannot keep all others out.
+-- If there is no room, a request waits briefly, with an ordinary buffer only, and then gets status 429. One client may
+-- use half of the bytes, so that it cannot block all others.
 --
--- Loaded once for all threads, so that the limits hold for the process. Arguments: bytes that all bodies may have; the
--- largest body; bytes that HAProxy's buffers may have in use (0: not bounded); size of a large buffer.
+-- Loaded once for all threads, so that the limits apply to the process. Arguments: maximum bytes of all bodies; largest
+-- body; maximum bytes of HAProxy's buffers in use (0: no limit); size of a large buffer.
 
 local most_bytes, largest, most_pooled, large_buffer = ...
 most_bytes, largest = tonumber(most_bytes), tonumber(largest)
@@ -19,22 +19,22 @@ most_pooled, large_buffer = tonumber(most_pooled), tonumber(large_buffer)
 local client_of = require("client").of
 local refusals = require("refusals")
 
-local WAIT = 5                -- seconds that a request waits for room
-local POLL = 25               -- milliseconds between two looks
-local QUEUE = 500             -- requests that may wait for room at a time
-local SWEEP = 0.1             -- seconds between two comparisons with the table, unless
-local MANY_ARRIVED = 16               -- so many tickets came since the last one
-local USUAL_AGE = 0.1             -- seconds for which is believed what HAProxy says of its buffers: asking costs much. But
-local FULL_AGE = 0.005           -- where there was no room, it is asked again after so many
+local WAIT = 5            -- seconds that a request waits for room
+local POLL = 25           -- milliseconds between two checks
+local QUEUE = 500         -- requests that may wait for room at the same time
+local SWEEP = 0.1         -- seconds between two comparisons with the table, unless
+local MANY_ARRIVED = 16   -- this many tickets arrived since the last one
+local USUAL_AGE = 0.1     -- seconds for which HAProxy's number of used bytes is cached, because reading it is slow
+local FULL_AGE = 0.005    -- the same if there was no room
 
 local bodies = {}             -- ticket -> {size, client}
 local bytes = 0
-local bytes_of = {}           -- client -> bytes
-local queue = {}              -- ticket -> true, of requests that wait for room
+local bytes_of = {}   -- client -> bytes
+local queue = {}      -- ticket -> true, for requests that wait for room
 local queued = 0
 local swept_at, arrived = 0, 0
-local pooled, pooled_at = 0, 0   -- bytes of all buffers in use, not less than there are, and when HAProxy was asked
-local refused = 0            -- how many were turned away
+local pooled, pooled_at = 0, 0   -- upper bound for the bytes of all used buffers, and when it was read
+local refused = 0                -- number of refused requests
 
 local function clock()
     local now = core.now()
@@ -57,7 +57,7 @@ local function leave_queue(ticket)
     end
 end
 
--- Gives back the tickets of requests that are gone.
+-- Removes the tickets of ended requests.
 local function sweep(now)
     swept_at, arrived = now, 0
     local table = core.proxies.bodies.stktable
@@ -71,7 +71,7 @@ local function sweep(now)
     end
 end
 
--- Whether HAProxy has room for one more large buffer. Those that were given out since it was asked are counted here.
+-- Whether HAProxy has room for another large buffer. Buffers allocated since the last reading are added here.
 local function buffer_fits()
     if most_pooled == 0 then return true end
     local now = clock()
@@ -94,7 +94,7 @@ local function has_room(client, size, now)
     return fits(client, size)
 end
 
--- Waits for room: whether there is some now.
+-- Waits for room. Returns whether there is.
 local function wait_for_room(ticket, client, size)
     if fits(client, size) then return true end
     local now = clock()
@@ -112,7 +112,7 @@ local function wait_for_room(ticket, client, size)
     return has_space
 end
 
--- The size that counts. A chunked body may become as large as is allowed, whatever of it is here.
+-- Returns the size to count. A chunked body may reach the largest allowed size.
 local function announced_size(txn)
     return tonumber(txn.f:req_fhdr("content-length")) or largest
 end
@@ -130,7 +130,7 @@ local function begin_body(txn)
     bytes_of[client] = (bytes_of[client] or 0) + size
 end
 
--- "show slipway bodies" on the command socket: bodies that are read, their bytes, requests that were refused.
+-- "show slipway bodies" on the command socket: number of bodies in progress, their bytes, refused requests.
 local function show(applet)
     sweep(clock())
     local count = 0

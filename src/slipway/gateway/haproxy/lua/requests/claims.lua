@@ -1,4 +1,5 @@
--- Returns the subject of a token if its claim is a string: HAProxy writes different large numbers in the same way.
+-- Registers the fetch lua.subject, which returns a token's subject if its claim is a string. HAProxy would write
+-- different large numbers in the same way.
 --
 -- Loaded once in each thread.
 

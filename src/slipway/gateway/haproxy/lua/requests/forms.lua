@@ -1,21 +1,23 @@
--- Reads which model a form (multipart/form-data) asks for: the uploads of audio and of images.
+-- Reads the model from a form (multipart/form-data), which clients use to upload audio and images.
 --
--- Parts are walked over by searching for the boundary, so that the bytes of files are passed over at the speed of a search.
--- What parsers could read in two ways is refused: two fields "model", names in extended notation, encoded parts.
+-- Searches for the boundary to skip parts, so that files cost no more than a search. Ambiguous forms are refused: two
+-- fields "model", names in extended notation, encoded parts.
 --
--- Sets txn.model to the name, txn.field to the number of bytes before the word model in the part's header, and txn.value to
--- those before the name; or txn.refused to one of: form, missing, duplicate, type, control, complex. Loaded once in each thread. Keeps no state.
+-- Sets txn.model to the name, txn.field to the number of bytes before the word model in the part's header, and
+-- txn.value to the number of bytes before the name. Otherwise sets txn.refused to one of: form, missing, duplicate,
+-- type, control, complex.
+-- Loaded once in each thread. Keeps no state.
 
 local find, match, sub = string.find, string.match, string.sub
 
 local MAX_PARTS = 200
 local MAX_HEADER = 8192
 local MAX_NAME = 1024
-local MAX_BEGINS = 10000   -- of boundaries within the content of parts
+local MAX_BEGINS = 10000   -- of boundaries in the content of parts
 local FIELD = "model"
 
--- The parameters behind the first word of a header's value: value and place (an index into `text`) by lower-case name.
--- Nil where the value is broken or names a parameter twice.
+-- Returns the parameters after the first word of a header's value: values and places (indexes into `text`) by
+-- lower-case name. Returns nil if the value is broken or contains a parameter twice.
 local function parameters(text, at, stop)
     local values, places = {}, {}
     at = match(text, "^[^;]*()", at)
@@ -57,8 +59,8 @@ local function read_boundary(txn)
     return "--" .. boundary
 end
 
--- Reads the header of a part that begins at `at`. Returns the name of its field, the index of that name, whether it is a
--- file, and the index of its content; nil where it is broken.
+-- Reads the header of a part that begins at `at`. Returns its field's name, the index of that name, whether it is a
+-- file, and the index of its content; nil if the header is broken.
 local function read_header(text, at)
     local last = find(text, "\r\n\r\n", at - 2, true)
     if not last or last - at > MAX_HEADER then return nil end
@@ -83,7 +85,8 @@ local function read_header(text, at)
     return name, place, is_file, last + 4
 end
 
--- The index of the boundary that ends a part, and of what is behind it; nil where there is none, or no work is left.
+-- Returns the index of the boundary that ends a part, and the index after it; nil if there is none, or the work is used
+-- up.
 local function part_end(text, delimiter, at, work)
     local from = at - 2
     while true do
@@ -91,13 +94,13 @@ local function part_end(text, delimiter, at, work)
         if not first then return nil end
         local following = sub(text, last + 1, last + 2)
         if following == "\r\n" or following == "--" then return first, last + 1 end
-        from = last   -- only the begin of what a file holds
+        from = last   -- only the beginning of a longer line in a file
         work.remaining = work.remaining - 1
         if work.remaining < 0 then return nil end
     end
 end
 
--- The field of a form: its value and the place of its name; or nil and why it is refused.
+-- Returns the model, nil, the place of the field's name and that of its value; or nil and the reason of the refusal.
 local function read_fields(text, delimiter)
     local at = match(text, "^\r?\n?()")
     if sub(text, at, at + #delimiter - 1) ~= delimiter then return nil, "form" end

@@ -1,24 +1,24 @@
--- Decides which model a JSON body asks for, so that gateway and engine cannot read two different ones from it.
+-- Reads the model from a JSON body in such a way that gateway and engine cannot read different models.
 --
--- Engines in Python take the last of two equal keys and decode escapes in keys; a gateway that reads the first plain
--- "model" could be led around. So the name is trusted only where the body can be read in one way:
+-- Engines in Python use the last of two equal keys, and decode escapes in keys. A gateway that reads the first plain
+-- "model" could be deceived. The name is therefore only accepted from an unambiguous body:
 --
---   quick    the text "model" stands exactly once in any case, no letter of it is escaped anywhere, its value is a plain
---            string, and the shorter side of the body proves that the key belongs to the outermost object
---   strict   otherwise the whole body is read by the rules of RFC 8259; a second "model" is refused
+--   quickly    The text "model" occurs exactly once in any case, none of its letters is escaped anywhere, its value is a
+--              plain string, and the shorter side of the body proves that the key belongs to the outermost object.
+--   strictly   Otherwise the whole body is parsed according to RFC 8259. A second "model" is refused.
 --
--- Only bodies larger than the argument are read quickly: what is broken elsewhere in them is left to the engine to refuse,
--- as reading every byte of megabytes would cost more than all the rest of the gateway. Smaller ones come here when a
--- regular expression in haproxy.cfg did not take them, and are read strictly.
+-- Only bodies larger than the argument are read quickly. If another part of them is broken, the engine refuses them,
+-- because parsing every byte of megabytes would cost more than all the rest of the gateway. Smaller bodies come here if
+-- the regular expression in haproxy.cfg did not match, and are read strictly.
 --
--- Reading costs work, and nobody may order hours of it: each value and each escape is counted, and a body with more of
--- them than WORK is refused. Only bodies of megabytes that hide their model well come near it.
+-- The work is limited: each value and each escape is counted, and a body with more of them than WORK is refused. Only
+-- bodies of megabytes that hide their model reach this limit.
 --
--- Engines in Go also take a key in other case ("Model") for it: such a key of the outermost object is refused.
+-- Engines in Go also accept the key in another case ("Model"). Such a key of the outermost object is refused.
 --
 -- Sets txn.model to the name, or txn.refused to one of: broken, missing, duplicate, case, type, control, complex.
--- A second action finds the place of the name in a body whose engine knows the model by another one.
--- Loaded once in each thread. Keeps no state: HAProxy interrupts long work to serve others.
+-- A second action finds the place of the name in a body whose engine knows the model by another name.
+-- Loaded once in each thread. Keeps no state, because HAProxy interrupts long work to serve other requests.
 
 local small_body = tonumber((...))
 
@@ -33,12 +33,12 @@ local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C
 local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
 local ROWS, OPENINGS = {"\\u004", "\\u006"}, {'"m', '"M'}
 
--- Whether a key is "model" in other case.
+-- Whether a key is "model" in another case.
 local function is_twin(key)
     return #key == 5 and key ~= "model" and key:lower() == "model"
 end
 
--- The index behind the string that opens at `at`, and whether it holds escapes; nil where it is broken.
+-- Returns the index after the string that opens at `at`, and whether it contains escapes; nil if it is broken.
 local function string_end(text, at, work)
     local from, escaped = at + 1, false
     while true do
@@ -77,7 +77,8 @@ local function scalar_end(text, at, work)
     return nil
 end
 
--- The index of the value behind the key that opens at `at`; nil where key or colon is broken. Then the key's bounds.
+-- Returns the index of the value of the key that opens at `at`, the index after the key, and whether the key has
+-- escapes; nil if key or colon is broken.
 local function value_of_key(text, at, work)
     if byte(text, at) ~= QUOTE then return nil end
     local after, escaped = string_end(text, at, work)
@@ -87,7 +88,8 @@ local function value_of_key(text, at, work)
     return skip(text, colon + 1), after, escaped
 end
 
--- The index behind the value that begins at `at`; nil where it is broken. Nesting is kept in a list, not on the stack.
+-- Returns the index after the value that begins at `at`; nil if it is broken. A list instead of the stack keeps the
+-- nesting.
 local function value_end(text, at, work)
     local closers, depth = {}, 0
     while true do
@@ -126,7 +128,8 @@ local function value_end(text, at, work)
     end
 end
 
--- Reads "model" of a whole document: its name, nil, and where its value begins and ends; or nil and why it is refused.
+-- Parses a whole document. Returns the model's name, nil, and the begin and end of its value; or nil and the reason of
+-- the refusal.
 local function read_strictly(text, work)
     local at = skip(text, 1)
     if byte(text, at) ~= OPEN then return nil, "broken" end
@@ -162,7 +165,7 @@ local function read_strictly(text, work)
     return model, nil, from, to
 end
 
--- The index of the value of a key that is beyond doubt: no escapes, no twin.
+-- Returns the index of the value of a key, or nil if the key has escapes or is "model" in another case.
 local function value_of_plain_key(text, at, work)
     local value, key_end, escaped = value_of_key(text, at, work)
     if not value or escaped then return nil end
@@ -170,7 +173,7 @@ local function value_of_plain_key(text, at, work)
     return value
 end
 
--- Whether what stands before `stop` is the begin of an object and whole members of it.
+-- Whether the text before `stop` is the beginning of an object with complete members.
 local function opens_object(text, stop, work)
     local at = skip(text, 1)
     if byte(text, at) ~= OPEN then return false end
@@ -186,7 +189,7 @@ local function opens_object(text, stop, work)
     return at == stop and find(text, "}[ \t\r\n]*$", -16) ~= nil
 end
 
--- Whether what stands from `at` on is whole members, the end of an object and nothing more.
+-- Whether the text from `at` contains complete members and the end of an object, and nothing else.
 local function closes_object(text, at, work)
     at = skip(text, at)
     while byte(text, at) == COMMA do
@@ -198,8 +201,8 @@ local function closes_object(text, at, work)
     return byte(text, at) == CLOSE and skip(text, at + 1) > #text
 end
 
--- Whether a letter of the word model, in any case, is written as an escape somewhere. Some encoders escape other characters
--- of the same rows, as the grave accent.
+-- Whether a letter of the word model, in any case, is escaped anywhere. Some encoders escape other characters of the
+-- same rows, such as the grave accent.
 local function may_hide_key(text)
     for _, row in ipairs(ROWS) do
         local at = find(text, row, 1, true)
@@ -211,8 +214,8 @@ local function may_hide_key(text)
     return false
 end
 
--- Whether "model" stands in any case elsewhere than at `first`, as a key or as a value. Searches for two plain characters,
--- as patterns are many times slower where they do not match.
+-- Whether "model" occurs in any case elsewhere than at `first`, as a key or as a value. Searches for two plain
+-- characters, because patterns that do not match are many times slower.
 local function is_repeated(text, first, work)
     for _, opening in ipairs(OPENINGS) do
         local at = find(text, opening, 1, true)
@@ -225,7 +228,8 @@ local function is_repeated(text, first, work)
     return false
 end
 
--- The name where the body is beyond doubt at a glance, nil, and the bounds of its value; nil where `strict` must decide.
+-- Returns the name, nil and the bounds of its value if the body is clearly unambiguous; nil if `read_strictly` must
+-- decide.
 local function read_quickly(text, work)
     local first, last = find(text, '"model"', 1, true)
     if not first or is_repeated(text, first, work) or may_hide_key(text) then return nil end
@@ -258,8 +262,8 @@ local function read_model(txn)
     end
 end
 
--- Says how to write txn.name in the model's place: txn.at bytes before it, txn.cut bytes there, and txn.text in their stead.
--- Where there is room no byte moves, as spaces behind a value mean nothing.
+-- Sets how to replace the model with txn.name: after txn.at bytes, txn.text replaces txn.cut bytes. If the new name is
+-- shorter, spaces after the value keep the length.
 local function place_model(txn)
     if (txn:get_var("txn.text") or "") ~= "" then return end   -- the engine does not see the field
     local name, value = txn:get_var("txn.name"), txn:get_var("txn.value")

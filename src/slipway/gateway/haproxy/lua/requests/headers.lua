@@ -1,8 +1,8 @@
--- Takes off a request's header Connection and those that it names: they are meant for the next hop only, which is us.
+-- Removes a request's header Connection and the headers that it lists, which are only for the next hop, the gateway.
 --
--- Only requests with such a header come here. The few that steer HAProxy itself, or carry the request, stay whatever it
--- says: else a client could take off our request id, or the length of its own body.
--- Loaded once in each thread; keeps no state.
+-- Only requests with such a header come here. Some headers control HAProxy or belong to the request, so they are never
+-- removed. Otherwise a client could remove the gateway's request ID, or the Content-Length of the body.
+-- Loaded once in each thread. Keeps no state.
 
 local PROTECTED = {
     ["authorization"] = true, ["content-length"] = true, ["content-type"] = true, ["content-encoding"] = true,
@@ -19,8 +19,9 @@ local function drop_named(txn)
     txn.http:req_del_header("connection")
 end
 
--- Moves the key of a client that can set no headers for a WebSocket, as pages of browsers, to the header Authorization:
--- "openai-insecure-api-key.KEY" among the subprotocols, or "api-key=KEY" in the query of a session. Neither is left for the engine, on any path.
+-- Moves the key of a client that cannot set headers for a WebSocket, such as a page in a browser, to the header
+-- Authorization. The key is "openai-insecure-api-key.KEY" in the subprotocols, or "api-key=KEY" in the query of a
+-- session. Both are removed on every path, so that no engine gets them.
 
 local ITEM = "openai-insecure-api-key."
 local PARAMETER = "api-key="
@@ -60,7 +61,7 @@ local function take_parameter(txn)
     return key
 end
 
--- Browsers also send a password for basic authentication, which is not a key.
+-- Browsers may also send a password for basic authentication, which is not a key.
 local function has_bearer(txn)
     for _, value in pairs(txn.http:req_get_headers()["authorization"] or {}) do
         if value:lower():find("^%s*bearer%s") then return true end
@@ -71,7 +72,7 @@ end
 local function take_key(txn)
     local item, parameter = take_item(txn), take_parameter(txn)
     local key = item or (txn.sf:path() == "/v1/realtime" and parameter) or ""
-    -- A header cannot hold control characters, and no key has any.
+    -- A header cannot contain control characters, and no key has any.
     if key ~= "" and not key:find("%c") and not has_bearer(txn) then
         txn.http:req_set_header("authorization", "Bearer " .. key)
     end

@@ -1,4 +1,4 @@
--- Reading JSON text in Lua: what the scripts beside this file share. Keeps no state.
+-- Functions for JSON text that several scripts use. Keeps no state.
 
 local find, match, sub = string.find, string.match, string.sub
 local concat, tonumber = table.concat, tonumber
@@ -9,14 +9,14 @@ local json = {
     PLAIN_ESCAPE = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t"},
 }
 
--- The index of the first character from `at` on that is no space.
+-- Returns the index of the first character from `at` that is not a space.
 function json.skip(text, at)
     local _, last = find(text, SPACE, at)
     return last + 1
 end
 
--- Decodes the escapes of a string without its quotes. Lone surrogates become U+FFFD; an escape that the end of the text
--- cuts off is left out.
+-- Decodes the escapes of a string without its quotes. Lone surrogates become U+FFFD. An incomplete escape at the end is
+-- omitted.
 function json.unescape(text)
     local parts, from = {}, 1
     while true do

@@ -1,7 +1,7 @@
--- Whether a model's labels fulfil the request's label selectors: each header X-Label-Selector, in Kubernetes' syntax.
+-- Checks a model's labels against the request's label selectors: each header X-Label-Selector, in Kubernetes' syntax.
 --
--- Only requests that have the header come here. The rules are those of selector.py, which filters the model list.
--- Sets txn.selected to: yes, no, or bad. Loaded once in each thread; argument: the map of labels by backend.
+-- Only requests with the header come here. selector.py filters the model list by the same rules.
+-- Sets txn.selected to yes, no or bad. Loaded once in each thread. Argument: the map of labels by backend.
 
 local all_labels = Map.new((...), Map._str)
 
@@ -33,13 +33,13 @@ local function labels_of(backend)
     return labels
 end
 
--- Reads what follows "in" or "notin": a list in brackets. Returns the set of values and the index behind it.
+-- Reads the list in brackets after "in" or "notin". Returns the set of values and the index after the list.
 local function read_list(text, at)
     local inside, after = text:match("^%s*%(([^!=<>()]*)%)()", at)
     if not inside or not inside:match("%S") then return nil end
     local values = {}
     for value in (inside .. ","):gmatch("([^,]*),") do
-        -- Two steps, as one pattern with spaces at both ends takes the square of their number.
+        -- Two steps, because the time of one pattern with spaces at both ends grows with the square of their number.
         local from = value:match("^%s*()")
         local word, rest = value:match("^(%S*)%s*()", from)
         if rest <= #value or not is_value(word) then return nil end
@@ -48,7 +48,7 @@ local function read_list(text, at)
     return values, after
 end
 
--- Reads one requirement: whether it holds, and the index behind it; nil where it is none.
+-- Evaluates one requirement. Returns whether the labels meet it, and the index after it; nil if it is invalid.
 local function evaluate_requirement(text, at, labels)
     at = text:match("^%s*()", at)
     local absent = text:sub(at, at) == "!"
@@ -78,7 +78,7 @@ local function evaluate_requirement(text, at, labels)
     return nil
 end
 
--- Whether a selector holds; nil where it is none.
+-- Returns whether the labels match a selector; nil if it is invalid.
 local function evaluate_selector(text, labels)
     if not text:match("%S") then return true end
     local at, all = 1, true

@@ -1,35 +1,35 @@
--- Holds requests of keys and subjects to their limits of requests and tokens, which all gateways keep together.
+-- Enforces the limits of requests and tokens of keys and subjects, which all gateways share.
 --
--- Counts the requests of each holder. The control process reads the counts, learns from other gateways what they have used,
--- and grants each holder a number of further requests (ledger.py). Counts and grants live in this process alone: after a
--- restart no request passes before a new grant. So a request waits a moment when the holder is new, has just got a limit, or
--- when other gateways may have left something of the limit.
+-- Counts the requests of each holder. The control process reads the counts, gets the use at other gateways, and grants
+-- each holder a number of further requests (ledger.py). Only this process has counts and grants, so after a restart no
+-- request passes before a new grant. A request therefore waits briefly if the holder is new, has just got a limit, or
+-- if other gateways may return a part of the limit.
 --
--- An entry is dropped when the control process has counted all of its requests, so none of them counts twice or not at all.
+-- An entry is deleted when the control process has counted all its requests, so each request counts exactly once.
 --
--- Loaded once for all threads. Sets txn.counted for each request that may go on, and for headers of the answer
--- txn.left_requests and txn.left_tokens.
+-- Loaded once for all threads. Sets txn.counted for each request that may continue, and txn.left_requests and
+-- txn.left_tokens for headers of the answer.
 
 local names = require("names")
 local refusals = require("refusals")
 
-local WAIT_MILLISECONDS = 2000             -- milliseconds that a request waits
-local STEP, LONGEST_STEP = 10, 100  -- between its first two looks, and its last ones: many may wait for a long time
-local MOST_WAITING = 100          -- requests of one holder; further ones are refused
+local WAIT_MILLISECONDS = 2000       -- maximum wait of a request
+local STEP, LONGEST_STEP = 10, 100   -- milliseconds between its first checks, and between later ones
+local MOST_WAITING = 100             -- requests of one holder that wait; further ones are refused
 local MOST_HOLDERS = 20000
-local STALE_SECONDS = 10                  -- seconds: a control process that has not asked for so long is not there
-local WAITING_SECONDS = 0.2                 -- seconds since the last look of a request that waits
-local LONGEST = 61                -- seconds until the last minute has room, where clocks tell more
+local STALE_SECONDS = 10      -- without a request for this long, the control process does not run
+local WAITING_SECONDS = 0.2   -- a request waits if its last check was within this time
+local LONGEST = 61            -- maximum seconds until the last minute has room, even if clocks differ
 local FIELDS = {
     "alone", "minute_until", "minute_zero", "minute_frees", "tokens_rest", "tokens_free", "day_until", "day_zero",
     "day_tokens_rest", "day_ends",
 }
 
-local holders = {}                -- name -> entry
-local entries = {}                -- all of them, in any order
-local changed = {}                -- name -> entry: since the control process asked
+local holders = {}   -- name -> entry
+local entries = {}   -- all entries, in any order
+local changed = {}   -- name -> entry, for changes since the last request of the control process
 local births = 0
-local polled_at = 0                   -- when the control process asked
+local polled_at = 0                   -- time of the last request of the control process
 
 local function clock()
     local now = core.now()
@@ -38,7 +38,7 @@ end
 
 local boot = ("%x."):format(math.floor(clock() * 1000000))
 
--- The holder's entry; nil if there is no room for a new one.
+-- Returns the holder's entry; nil if there is no room for a new one.
 local function get_entry(name)
     local entry = holders[name]
     if not entry then
@@ -63,15 +63,16 @@ local function parse_limits(text)
     return {requests = list[1], tokens = list[2], at_once = list[3], requests_day = list[4], tokens_day = list[5]}
 end
 
--- Without a control process each gateway counts for itself, from minute to minute, and has an equal part of the limit.
+-- Whether the gateway's equal part of the limit is used up. Without a control process, each gateway counts its own
+-- requests in each minute.
 local function is_beyond_part(entry, grant, now)
     local minute = now // 60
     if entry.minute ~= minute then entry.minute, entry.since = minute, entry.requests end
     return entry.requests - entry.since >= (grant.alone or 0)
 end
 
--- The limit that a request would exceed, and whether it is worth waiting: the grant is not here yet, or other gateways may
--- have left something. Limits per day come first: who has used up the day learns that, whatever the minute is like.
+-- Returns the limit that a request would exceed, and whether it should wait: the grant has not arrived yet, or other
+-- gateways may return a part of the limit. Limits per day come first, so that a client learns that the day is used up.
 local function check_limits(limits, entry, now)
     local grant = entry.grant
     if not grant then return "unknown", true end
@@ -103,24 +104,24 @@ local function check_limits(limits, entry, now)
     return short, short ~= nil
 end
 
--- Seconds until it is worth trying again.
+-- Returns the seconds until a retry may succeed.
 local function retry_seconds(limit, grant, now)
     if limit == "requests_day" or limit == "tokens_day" then return math.max(math.ceil(grant.day_ends - now), 1) end
     local free_at = limit == "requests" and grant.minute_frees or grant.tokens_free
-    -- Without a time, all that fills the limit was used since the grant.
+    -- Without a time, the whole limit was used after the grant.
     if not free_at or free_at == 0 then return LONGEST end
     return math.min(math.max(math.ceil(free_at - now), 1), LONGEST)
 end
 
--- Refuses a request that judge, or a wait after it, does not let pass.
+-- Refuses a request that exceeds a limit, possibly after a wait.
 local function refuse(txn, limits, entry, limit, may_wait)
     if limit == "unknown" then return refusals.answer(txn, "unknown_limits") end
     if may_wait then return refusals.limited(txn, limit .. "_reserved", limits[limit], 1) end
     refusals.limited(txn, limit, limits[limit], retry_seconds(limit, entry.grant, clock()))
 end
 
--- A place among the requests of a holder that wait; false if all are taken. HAProxy may end a request that waits, so a place
--- is free again after some time.
+-- Returns a place for a waiting request of a holder; false if all are taken. HAProxy may abort a waiting request, so
+-- places expire.
 local function take_place(entry, now)
     if entry.waiting >= MOST_WAITING then
         for place, ends in pairs(entry.places) do
@@ -137,7 +138,7 @@ local function leave_place(entry, place)
     if entry.places[place] then entry.places[place], entry.waiting = nil, entry.waiting - 1 end
 end
 
--- Waits until the request may pass, or certainly may not. Returns the entry, and as judge does.
+-- Waits until the request may pass, or certainly may not. Returns the entry, and the results of check_limits.
 local function wait(name, limits, entry, now, limit)
     local place = take_place(entry, now)
     if not place then return entry, limit, true end
@@ -173,7 +174,7 @@ core.register_action("limit", {"http-req"}, function(txn)
     if may_wait then entry, limit, may_wait = wait(name, limits, entry, now, limit) end
     if not entry then return refuse(txn, limits, nil, "unknown") end
     if limit then
-        changed[name] = entry   -- so that it has a new grant soon, however many holders there are
+        changed[name] = entry   -- it gets a new grant soon, even if there are many holders
         if entry.grant then set_remaining(txn, limits, entry) end
         return refuse(txn, limits, entry, limit, may_wait)
     end
@@ -193,15 +194,16 @@ local function format_row(entry, recent)
     return ("%s %s %d %d %d %d\n"):format(names.encode(entry.name), entry.birth, entry.requests, waiting, minute, day)
 end
 
--- "show slipway limits [all]": a line for each holder that was used since the last time, or for all: name, birth, requests,
--- whether one waits (0 or 1), and the numbers up to which more may pass, by the limits per minute and per day.
+-- "show slipway limits [all]": a line for each holder with changes since the last call, or for all. It contains name,
+-- birth, requests, whether a request waits (0 or 1), and the numbers up to which requests may pass, for the limits per
+-- minute and per day.
 local function show(applet, ...)
     local words = {...}
     local rows = changed
     changed, polled_at = {}, clock()
     local recent = polled_at - WAITING_SECONDS
     if words[#words] == "all" then
-        -- HAProxy runs other requests in between. By number, none of the entries is missed when these add some.
+        -- HAProxy runs other requests in between, which may add entries. Access by index misses none.
         for index = #entries, 1, -1 do
             local entry = entries[index]
             if entry then applet:send(format_row(entry, recent)) end
@@ -227,12 +229,12 @@ local function take_grant(word)
     entry.grant = grant
 end
 
--- "set slipway limits WORD...": "name:birth:" and the fields of a grant.
+-- "set slipway limits WORD...": each word is "name:birth:" and the fields of a grant.
 local function set(applet, ...)
     for _, word in ipairs({...}) do take_grant(word) end
 end
 
--- Whether there is no such entry, or it is dropped now: nothing was counted that the control process does not know.
+-- Deletes an entry if the control process has counted all its requests. Returns whether the entry no longer exists.
 local function drop_entry(name, birth, requests)
     local entry = holders[name]
     if not entry or entry.birth ~= birth then return true end
@@ -241,7 +243,8 @@ local function drop_entry(name, birth, requests)
     return true
 end
 
--- "drop slipway limits WORD...", each "name:birth:requests": a line "name birth" for each entry that is no longer there.
+-- "drop slipway limits WORD...": each word is "name:birth:requests". Prints a line "name birth" for each entry that no
+-- longer exists.
 local function drop(applet, ...)
     for _, word in ipairs({...}) do
         local name, birth, requests = word:match("^([^:]+):([^:]+):(%d+)$")

@@ -1,5 +1,5 @@
--- Names of keys and subjects in commands and their answers: all but a few characters are written as %XX, so that none of them
--- separates words, fields or commands.
+-- Encodes names of keys and subjects for commands and their answers. All but a few characters become %XX, so that none
+-- of them separates words, fields or commands.
 
 local names = {}
 

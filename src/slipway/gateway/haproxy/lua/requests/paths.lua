@@ -1,7 +1,8 @@
--- What a request is about whose path takes no body with a model and is not that of the model list: only those come here.
+-- Classifies requests whose path needs no body with a model, and is not that of the model list. Only those come here.
 --
--- Sets txn.leads to the backend that takes it (see beside.py), txn.asked to the number of its path, and txn.response to an id.
--- Loaded once in each thread; keeps no state. Arguments: the numbers of stored responses and sessions.
+-- Sets txn.leads to the backend (see query_models.py), txn.asked to the number of the path, and txn.response to the
+-- response's ID.
+-- Loaded once in each thread. Keeps no state. Arguments: the numbers of stored responses and sessions.
 
 local stored, session = ...
 stored, session = math.tointeger(stored), math.tointeger(session)
@@ -11,13 +12,13 @@ local refusals = require("refusals")
 
 local ID = "^/v1/responses/(%w[%w_.-]*)(.*)$"
 local LONGEST = 128
--- Methods by what follows the id.
+-- Allowed methods by the rest of the path after the ID.
 local METHODS = {
     [""] = {GET = true, DELETE = true}, ["/cancel"] = {POST = true}, ["/input_items"] = {GET = true},
 }
 
 local function other_path(txn)
-    local path = txn.f:path() or ""   -- none with OPTIONS * and CONNECT
+    local path = txn.f:path() or ""   -- OPTIONS * and CONNECT have no path
     if path == "/v1/realtime" then
         txn:set_var("txn.leads", "beside")
         txn:set_var("txn.asked", session)
@@ -39,7 +40,7 @@ local function is_allowed(txn, method)
     return METHODS[rest][method]
 end
 
--- Answers where there is nothing, or nothing for this method.
+-- Refuses unknown paths, and methods that a path does not support.
 local function refuse_path(txn)
     if not txn:get_var("txn.leads") then
         return refusals.answer(txn, "unknown_path", nearest.path(txn.f:path() or ""))

@@ -1,8 +1,7 @@
--- Writes a few bytes in the place of others into a request's body as it passes: all else stays as the client sent it.
+-- Replaces a few bytes of a request's body as it passes. The rest stays as the client sent it.
 --
--- A filter of the backend `rewrite`, so that only requests that are sent there pay. Reads txn.at, the number of bytes before
--- the place; txn.cut, how many bytes there are replaced, as many as are written where it is not set; and txn.text, what is
--- written there. Loaded once in each thread.
+-- The filter belongs to the backend `rewrite`, so that only requests of that backend pay for it. txn.text replaces
+-- txn.cut bytes (if unset: as many as it has) after txn.at bytes. Loaded once in each thread.
 
 local Rewrite = {flags = filter.FLT_CFG_FL_HTX}
 Rewrite.__index = Rewrite
@@ -25,13 +24,13 @@ function Rewrite:http_headers(txn, message)
     return filter.CONTINUE
 end
 
--- Called with each piece of the body. Returns how much of it may go on: nothing said means all.
+-- Called with each piece of the body. Returns how many bytes may pass; nil means all.
 function Rewrite:http_payload(_, message)
     local length = message:input()
     if self.text and self.passed + length > self.at then
         local from = self.at - self.passed
         if from + self.cut > length then
-            self.passed = self.at   -- the rest of the place is still to come
+            self.passed = self.at   -- the rest of the replaced bytes has not arrived yet
             return from
         end
         message:set(self.text, from, self.cut)

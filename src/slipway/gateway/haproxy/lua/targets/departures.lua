@@ -1,28 +1,29 @@
--- Whether the client of a request that waits has left.
+-- Detects that the client of a waiting request has disconnected.
 --
--- HAProxy does not read from a client while a rule waits, so it does not see that one went away. The system does: a connection
--- that the client closed is half closed, and one that it reset is gone from the list.
+-- HAProxy does not read from a client while a rule waits, so it does not notice. The kernel's list of connections shows
+-- it: a connection that the client closed is half closed, and one that it reset is missing.
 
-local REFRESH_SECONDS = 0.5      -- seconds between two looks at the system's list
-local ABORTED_SECONDS = 5       -- seconds after which a look has been aborted
-local FORGET_SECONDS = 10     -- seconds after which a connection that is not asked about any more is forgotten
-local MOST_MISSES = 2      -- looks in a row: the list is not read at once, so that a look may miss a connection
+local REFRESH_SECONDS = 0.5   -- seconds between two reads of the kernel's list
+local ABORTED_SECONDS = 5     -- seconds after which a read must have been aborted
+local FORGET_SECONDS = 10     -- seconds after the last query for a connection until it is forgotten
+local MOST_MISSES = 2         -- consecutive reads without the connection: a read is not atomic, so it may miss one
 
 local FILES = {"/proc/net/tcp", "/proc/net/tcp6"}
-local CONNECTION = "^ *%d+: %x+:%x+ (%x+)(:%x+) (%x%x) "   -- the client's address and port, the state
+local CONNECTION = "^ *%d+: %x+:%x+ (%x+)(:%x+) (%x%x) "   -- client's address and port, state
 local HALF_CLOSED = "08"
-local ABSENT = 2      -- the error of a file that does not exist, as of IPv6 in a kernel without it
+local ABSENT = 2      -- error code of a missing file, such as that of IPv6 in a kernel without IPv6
 local IPV4_MAPPED = "^0000000000000000FFFF0000"
 
--- connection -> {asked = when it was asked about last, family, real = whether the list has it while it is open, missed =
--- looks in a row that did not find it, closed}. HAProxy may interrupt a look to run others: new connections arrive in a table
--- of their own.
+-- connection -> {queried_at = time of the last query, family, is_listed = whether the list contains it while it is
+-- open, misses = consecutive reads without it, is_closed}. HAProxy may interrupt a read to run other requests, so new
+-- connections are first added to a separate table.
 local watched, arrived = {}, {}
--- Families of which the list had a connection of ours. Without any it says nothing, as where a sandbox hides it.
+-- Families with at least one of our connections in the list. Without any, the list is useless, for example in a
+-- sandbox.
 local listed = {}
 local refreshed_at, refreshing = 0, false
 
--- Four bytes as the system writes them: as a number of this machine's byte order.
+-- Returns four bytes in the kernel's format: a number in this machine's byte order.
 local function word(...)
     return ("%08X"):format(string.unpack("=I4", string.char(...)))
 end
@@ -46,13 +47,13 @@ local function ipv6_words(address)
     return table.concat(words)
 end
 
--- IPv4, also where it is mapped to IPv6, as it is on a listener of both families.
+-- Returns an address in the kernel's format. On a listener for both families, IPv4 addresses are mapped to IPv6.
 local function words_of(address)
     local a, b, c, d = address:match("(%d+)%.(%d+)%.(%d+)%.(%d+)$")
     return a and word(a, b, c, d) or ipv6_words(address)
 end
 
--- The states of the connections that are watched; nil if the list cannot be read.
+-- Returns the states of the watched connections; nil if the list cannot be read.
 local function read_states()
     local current = {}
     for _, name in ipairs(FILES) do
@@ -89,8 +90,9 @@ end
 
 local departures = {}
 
--- Begins to watch the connection of a request, and returns its name for `has_left`. In a hop, the frontend before it names
--- the client, which may be one behind a trusted proxy: such a connection is real only once the list had it.
+-- Starts to watch the connection of a request. Returns its name for `has_left`. In a hop, the previous frontend passes
+-- the client's address, which may be behind a trusted proxy. Such a connection only counts after the list has contained
+-- it.
 function departures.watch(txn, now)
     local address, port = txn.f:fc_src(), txn.f:fc_src_port()
     local is_listed = address ~= nil

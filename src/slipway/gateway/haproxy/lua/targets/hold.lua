@@ -1,13 +1,13 @@
--- Keeps requests for a model without a ready server until one appears, bounded in number and time.
+-- Holds requests for a model without a ready server until one is ready. Their number and time are limited.
 --
--- Places are shared among clients: where there is none left, one who has more than another has to give the newest of his to
--- the other. So nobody can shut others out, and who is alone may have all.
+-- Clients share the places. If all are taken, a client with more places than another loses its newest one to it. No
+-- client can therefore block others, and a single client may use all places.
 --
--- Sets txn.hold to: released, full, timeout, failed (no server will come without a change), left (the client went away),
--- or moved (a reload replaced this process: its successor takes the request).
--- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait and places for each
--- model; the same for models that are woken when requests wait; the map of these; the map of models whose servers are not
--- to be used yet, or no more; bytes that all waiting bodies may have; host and port on which a successor would listen.
+-- Sets txn.hold to: released, full, timeout, failed (no server will be ready without a change), left (the client
+-- disconnected), or moved (a reload replaced this process, so the new process takes the request).
+-- Loaded once for all threads, so that the limits apply to the process. Arguments: seconds to wait and places for each
+-- model; the same for models that waiting requests scale from zero; the map of these models; the map of models whose
+-- servers must not be used now; maximum bytes of all waiting bodies; host and port on which a new process would listen.
 
 local hold_seconds, hold_places, wake_seconds, wake_places, wake_map, held_map, most_bytes, public_host, public_port = ...
 most_bytes = tonumber(most_bytes)
@@ -21,19 +21,19 @@ local reasons = require("reasons")
 local woken_backends = Map.new(wake_map, Map._str)
 local held_backends = Map.new(held_map, Map._str)
 
-local POLL = 20               -- milliseconds between two looks at the model's servers
-local SLOW_POLL = 100         -- the same for requests that wait for longer than
-local FAST_SECONDS = 3                -- seconds: what takes so long already is not made slower by it
-local LEASE = 1               -- seconds after which a place whose request was not seen is free: its client left
-local RELEASED_AT_ONCE = 16   -- requests let go in one poll for each ready server, so that no engine meets the whole herd
+local POLL = 20               -- milliseconds between two checks of the model's servers
+local SLOW_POLL = 100         -- the same for requests that have waited longer than
+local FAST_SECONDS = 3        -- seconds, after which slower polling adds little to the wait
+local LEASE = 1               -- seconds without a check after which a place is free, because its client disconnected
+local RELEASED_AT_ONCE = 16   -- requests released per poll and ready server, so that an engine does not get all at once
 
--- backend -> {count, places = {ticket -> {seen = when it was seen last, size = bytes, client}}, counts = {client -> places},
--- gate, passes}
+-- backend -> {count, places = {ticket -> {seen_at = time of the last check, size = bytes, client}}, counts = {client ->
+-- places}, gate, passes}
 local waiting = {}
 local bytes_held = 0
-local bytes_of = {}           -- client -> bytes of his that are held
-local displaced = {}          -- ticket -> true, of requests whose place another client got
-local totals = {}             -- backend -> {full, timeout, failed}: how many were turned away
+local bytes_of = {}    -- client -> bytes of its waiting bodies
+local displaced = {}   -- ticket -> true, for requests whose place went to another client
+local totals = {}      -- backend -> {full, timeout, failed}: number of refused requests
 local last_ticket = 0
 
 local function clock()
@@ -69,11 +69,11 @@ end
 local function limits(backend)
     local woken = woken_backends:lookup(backend)
     if not woken then return USUAL end
-    local seconds = tonumber(woken:match("^(%d+)s$"))   -- the route's own
+    local seconds = tonumber(woken:match("^(%d+)s$"))   -- set by the route
     return seconds and {seconds = math.min(seconds, WOKEN.seconds), places = WOKEN.places} or WOKEN
 end
 
--- Who has most, and how much.
+-- Returns the client with the largest sum, and the sum.
 local function find_largest(sums)
     local holder, most = nil, 0
     for client, sum in pairs(sums) do
@@ -82,7 +82,7 @@ local function find_largest(sums)
     return holder, most
 end
 
--- Takes the newest place of a client away, of those in these rooms that have at least so many bytes.
+-- Frees the newest place of a client with at least `least` bytes, in any of these rooms. Returns whether there was one.
 local function displace(rooms, client, least)
     local newest, from = 0, nil
     for _, room in pairs(rooms) do
@@ -96,14 +96,14 @@ local function displace(rooms, client, least)
     return true
 end
 
--- Whether there is a place in the room, taken from another client if need be.
+-- Returns whether the room has a place for a client. If necessary, another client loses one.
 local function make_place(room, places, client)
     if room.count < places then return true end
     local holder, most = find_largest(room.counts)
     return holder ~= nil and most > (room.counts[client] or 0) + 1 and displace({room}, holder, 0)
 end
 
--- The same for bytes.
+-- As make_place, for bytes.
 local function make_space(client, size)
     while bytes_held + size > most_bytes do
         local holder, most = find_largest(bytes_of)
@@ -138,7 +138,8 @@ local function leave_room(backend, room, ticket)
     if room.count == 0 and waiting[backend] == room then waiting[backend] = nil end
 end
 
--- Lets RELEASED_AT_ONCE go for each server and poll; what no one took is kept for those that look less often.
+-- Returns whether a request may be released. Each poll allows RELEASED_AT_ONCE requests per server. Unused ones remain
+-- for requests that poll less often.
 local function admit(room, servers, now)
     local share = RELEASED_AT_ONCE * servers
     local polls = room.gate and (now - room.gate) * 1000 / POLL or 1
@@ -161,9 +162,9 @@ local function cannot_start(backend)
     return final
 end
 
--- The end of the wait, or nil: still waiting.
+-- Returns how the wait ends; nil if it continues.
 local function outcome(txn, backend, room, now, deadline)
-    local proxy = not held_backends:lookup(backend) and core.backends[backend]   -- nil: its Service is gone, and may come back
+    local proxy = not held_backends:lookup(backend) and core.backends[backend]   -- nil: Service deleted
     local servers = proxy and proxy:get_srv_act() or 0
     if servers > 0 and admit(room, servers, now) then return "released" end
     if servers == 0 and cannot_start(backend) then return "failed" end
@@ -171,8 +172,9 @@ local function outcome(txn, backend, room, now, deadline)
     return nil
 end
 
--- What a process that was told to stop does with those who wait: it hears of no server any more. After a reload another
--- process listens in its place and takes them; one that only ends sends them away, to be tried elsewhere.
+-- Waiting requests in a stopping process: it gets no new servers. After a reload, a new process listens in its place
+-- and takes the requests. If there is none, the gateway is shutting down, and the requests are refused so that clients
+-- retry elsewhere.
 local stopping, checked_at = false, 0
 
 local function check_process(now)
@@ -188,17 +190,18 @@ local function check_process(now)
 end
 
 local function hold(txn)
-    -- Where HAProxy itself notices that the client left, it aborts this function and goes on with the next rule.
+    -- If HAProxy itself notices that the client disconnected, it aborts this function and continues with the next rule.
     txn:set_var("txn.hold", "left")
     local backend = txn:get_var("txn.be")
     local started_at = clock()
     local room, ticket = take_place(backend, limits(backend).places, client_of(txn), txn.f:req_body_len(), started_at)
     if not room then return refuse(txn, backend, "full") end
     local connection = departures.watch(txn, started_at)
-    local wait = txn:get_var("txn.wait")   -- where another target of its route may answer, too
+    local wait = txn:get_var("txn.wait")   -- if another target of the route may also answer
     local now, result, next_check, deadline = started_at, nil, started_at, nil
     repeat
-        if room.places[ticket] then room.places[ticket].seen_at = now end   -- else it was slow to look, and is no longer counted
+        -- Without a place, this check was late, and the request is no longer counted.
+        if room.places[ticket] then room.places[ticket].seen_at = now end
         if now >= next_check then
             next_check = now + 0.25
             deadline = started_at + (wait or limits(backend).seconds)
@@ -221,8 +224,8 @@ local function show_one(applet, backend)
     applet:send(("%s %d %d %d %d\n"):format(backend, room and room.count or 0, total.full, total.timeout, total.failed))
 end
 
--- "show slipway hold" on the command socket: one line a model, "backend waiting full timeout failed". With a backend: only
--- its line, so that the cost does not grow with the others.
+-- "show slipway hold" on the command socket: a line "backend waiting full timeout failed" for each model. With a
+-- backend as argument: only its line, so that the cost does not depend on the others.
 local function show(applet, ...)
     local now = clock()
     local words = {...}

@@ -1,41 +1,42 @@
--- Chooses the endpoint of a model with the strategy PrefixHash: requests whose prompts begin alike meet the same engine,
--- whose cache has that beginning, unless it has too much to do.
+-- Selects the endpoint of a model with the strategy PrefixHash. Requests whose prompts begin with the same text go to
+-- the same engine, which has that text in its cache, unless it is overloaded.
 --
 --   opening   the first characters of the first user message (chat/completions), of the prompt (completions) or of the
---             input (responses), decoded: however a client writes it, equal text is equal
---   ranking   the hash of the opening gives each endpoint a score (rendezvous hashing): the highest is first choice. It
---             depends on addresses alone, so that every gateway ranks alike, whatever it saw before
---   bound     an endpoint with more requests under way than its percentage of the mean is passed over for the next
+--             input (responses), decoded, so that equal texts are equal in any JSON encoding
+--   ranking   the hash of the opening gives each endpoint a score (rendezvous hashing), and the highest is the first
+--             choice. It only depends on addresses, so every gateway has the same ranking
+--   bound     an endpoint with more requests in flight than its percentage of the mean is skipped for the next one
 --
--- Three converters, as these cost a third of what a fetch or an action does; the first leaves what it read to the others:
+-- There are three converters, because a converter costs a third of a fetch or an action. The first stores its result
+-- for the others:
 --
---   ring      of what the control process says of the model: backend, percent of the mean that one endpoint may have,
+--   ring      argument: the control process's entry for the model, with backend, maximum percentage of the mean,
 --             characters to hash, endpoints
---   opening   of the body or its begin (argument: the field with the prompt): the text, or "" where there is none, or more
---             of the body is needed
---   endpoint  of the text's hash: an endpoint's name, or "" where none takes it: then HAProxy takes the least loaded
+--   opening   arguments: the body or its beginning, and the field of the prompt. Returns the text, or "" if there is
+--             none, or more of the body is needed
+--   endpoint  argument: the text's hash. Returns an endpoint's name, or "" if all are overloaded. HAProxy then selects
+--             the least loaded one
 --
--- Loaded once in each thread; keeps rankings that can be made again. The body was read by the guard before: what is broken
--- in it only ends the search.
+-- Loaded once in each thread. Caches rankings. The guard has read the body before, so broken JSON only ends the search.
 
 local json = require("json")
 local skip, unescape = json.skip, json.unescape
 local byte, find, gsub, match, sub = string.byte, string.find, string.gsub, string.match, string.sub
 local concat = table.concat
 
-local MOST_STEPS = 20000             -- steps after which a text without an opening is given up: a few milliseconds
-local PARTS = 4096             -- parts into which hashes are sorted, so that first choices can be kept
--- A quote within a string is marked until the string's end is found: no string holds a plain NUL.
+local MOST_STEPS = 20000   -- steps after which the search for an opening ends: a few milliseconds
+local PARTS = 4096         -- parts into which hashes are divided, so that first choices can be cached
+-- An escaped quote becomes a NUL until the string's end is found, because strings contain no plain NUL.
 local ESCAPED = setmetatable({['"'] = "\0"}, {__index = json.PLAIN_ESCAPE})
 local PAIR_ESCAPE = "^\\u[dD][89abAB]%x%x\\u[dD][c-fC-F]%x%x"
-local MESSAGES = 1000          -- messages after which the search for one from the user is given up
-local LEAST_CHOICES = 8            -- choices, at least, for which the requests of all endpoints are counted once
-local EMPTY_HASH = 0xEF46DB3751D8E999 -- the hash xxh64 of no text
-local MULTIPLIER = 0xBF58476D1CE4E5B9 -- of splitmix64, as the others
+local MESSAGES = 1000     -- messages after which the search for a user's message ends
+local LEAST_CHOICES = 8   -- minimum number of choices between two counts of all endpoints' requests
+local EMPTY_HASH = 0xEF46DB3751D8E999 -- the hash xxh64 of the empty text
+local MULTIPLIER = 0xBF58476D1CE4E5B9 -- from splitmix64, like the others
 local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
 local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
 
--- The index behind the string that opens at `at`.
+-- Returns the index after the string that opens at `at`.
 local function string_end(text, at, work)
     local from = at + 1
     while work.remaining > 0 do
@@ -50,7 +51,7 @@ local function string_end(text, at, work)
     return nil
 end
 
--- The index behind the value that begins at `at`.
+-- Returns the index after the value that begins at `at`.
 local function value_end(text, at, work)
     local code = byte(text, at)
     if code == QUOTE then return string_end(text, at, work) end
@@ -73,7 +74,7 @@ local function value_end(text, at, work)
     return nil
 end
 
--- The index of what follows the value at `at` in its list or object; nil at the end.
+-- Returns the index of the next value or key after the value at `at`; nil at the end of the list or object.
 local function next_index(text, at, work)
     at = value_end(text, at, work)
     at = at and skip(text, at)
@@ -81,7 +82,7 @@ local function next_index(text, at, work)
     return skip(text, at + 1)
 end
 
--- The index of the value of a member of the object at `at`.
+-- Returns the index of the value of a member of the object at `at`.
 local function member(text, at, name, work)
     at = skip(text, at + 1)
     while at and byte(text, at) == QUOTE do
@@ -98,13 +99,14 @@ local function member(text, at, name, work)
     return nil
 end
 
--- How many characters begin in a text, which may be no UTF-8.
+-- Returns the number of characters in a text, which may be invalid UTF-8.
 local function count_characters(text)
     local _, continued = gsub(text, "[\128-\191]", "")
     return #text - continued
 end
 
--- The first `limit` characters of the string at `at`, decoded, and their number: one escape after another.
+-- Returns the first `limit` characters of the string at `at`, decoded, and their number. Decodes each escape
+-- separately.
 local function slow_head(text, at, limit)
     local parts, remaining = {}, limit
     at = at + 1
@@ -125,11 +127,11 @@ local function slow_head(text, at, limit)
             return "", 0 -- the string has no end
         end
     end
-    -- The last character may go on.
+    -- Include the rest of the last character.
     return concat(parts) .. match(text, "^[\128-\191]*", at), limit
 end
 
--- The same; most texts are decoded in a few steps.
+-- As slow_head, but decodes most texts in a few steps.
 local function head(text, at, limit)
     local piece = sub(text, at + 1, at + limit + limit // 2)
     local marked = 0
@@ -149,7 +151,7 @@ local function head(text, at, limit)
     return piece, length
 end
 
--- The first characters of a content: a string, or a list of parts whose texts are joined.
+-- Returns the first characters of a content, which is a string, or a list of parts whose texts are joined.
 local function content_head(text, at, limit, work)
     if byte(text, at) == QUOTE then return (head(text, at, limit)) end
     if byte(text, at) ~= OPEN_LIST then return "" end
@@ -163,14 +165,14 @@ local function content_head(text, at, limit, work)
         end
         at = value_end(text, at, work)
         at = at and skip(text, at)
-        if not at or at > #text then return "" end -- nobody knows what else there is
+        if not at or at > #text then return "" end -- the rest of the list is unknown
         if byte(text, at) ~= COMMA then return joined end
         at = skip(text, at + 1)
     end
     return joined
 end
 
--- The same of the first message in the list at `at` that comes from the user.
+-- Returns the first characters of the first user message in the list at `at`.
 local function first_user_head(text, at, limit, work)
     at = skip(text, at + 1)
     while at and byte(text, at) == OPEN do
@@ -184,8 +186,8 @@ local function first_user_head(text, at, limit, work)
     return ""
 end
 
--- The index of the content of the first message from the user, where the text is written as most clients write it: role
--- before content. Outside of strings the word "role" cannot stand without being a key or a whole string.
+-- Returns the index of the content of the first user message if all messages have the role before the content, as most
+-- clients write them. Quotes in strings are escaped, so "role" is always a key or a complete string.
 local function usual_content(text, at)
     for _ = 1, MESSAGES do
         local _, key_end = find(text, '"role"', at, true)
@@ -214,7 +216,7 @@ local function opening(text, field, limit)
     return byte(text, at) == QUOTE and (head(text, at, limit)) or ""
 end
 
--- A number of 64 bits that depends on all of a name.
+-- Returns a number of 64 bits that depends on every character of a name.
 local function hash_name(name)
     local mixed = #name
     for at = 1, #name do
@@ -224,16 +226,16 @@ local function hash_name(name)
     return mixed
 end
 
--- The score of an endpoint for a part: all bits of both count.
+-- Returns the score of an endpoint for a part. It depends on all bits of both.
 local function score(seed, part)
     local mixed = (seed ~ (part * 0x9E3779B97F4A7C15)) * MULTIPLIER
     mixed = (mixed ~ (mixed >> 31)) * 0x94D049BB133111EB
     return mixed ~ (mixed >> 29)
 end
 
-local rings = {}               -- what ring texts say, first choices, servers
-local texts = {}               -- backend -> its newest ring text
-local current                  -- what the converter `ring` read for those that follow
+local rings = {}   -- ring text -> parsed ring, first choices, servers
+local texts = {}   -- backend -> its latest ring text
+local current      -- the ring of the converter `ring`, for the others
 
 local function read_ring(text)
     local backend, percent, characters, names = match(text, "^([^,]+),(%d+),(%d+),(.+)$")
@@ -259,7 +261,7 @@ local function first_choice(ring, part)
     return best
 end
 
--- All endpoints, the best for this part first.
+-- Returns all endpoints, the best for this part first.
 local function ranking(ring, part)
     local order, scores = {}, {}
     for number, seed in ipairs(ring.seeds) do
@@ -269,11 +271,12 @@ local function ranking(ring, part)
     return order
 end
 
--- Requests under way at an endpoint. Objects of servers are kept, as making one costs as much as all the rest.
+-- Returns the requests in flight at an endpoint. Objects of servers are cached, because creating one costs as much as
+-- all the rest.
 local function load_of(ring, number)
     local server = ring.servers[number]
     local load = server and server:get_cur_sess()
-    if not load then -- not seen yet, or made anew meanwhile
+    if not load then -- not cached yet, or the server was recreated
         local backend = core.backends[ring.backend]
         server = backend and backend.servers[ring.names[number]]
         ring.servers[number] = server
@@ -282,7 +285,7 @@ local function load_of(ring, number)
     return load
 end
 
--- Counts the requests under way at all endpoints.
+-- Counts the requests in flight at all endpoints.
 local function count_all(ring)
     local total = 0
     for number = 1, #ring.names do
@@ -292,8 +295,8 @@ local function count_all(ring)
     ring.total, ring.choices_left = total, math.max(LEAST_CHOICES, #ring.names)
 end
 
--- Whether an endpoint with so many requests may get one more. A second one always: where there is little to do, a warm
--- cache is worth more than an idle engine, and the request before may just be ending.
+-- Whether an endpoint with `load` requests may get another one. A second request is always allowed: with little load, a
+-- warm cache is worth more than an idle engine, and the first request may be ending.
 local function has_capacity(ring, load)
     return load <= 1 or load <= (ring.total + 1) * ring.share
 end

@@ -1,20 +1,20 @@
--- Finds the pod that has a stored response, by asking the model's pods for it one after the other.
+-- Finds the pod that has a stored response by requesting it from the model's pods one after another.
 --
--- Engines keep responses in their own memory, under ids of their own. So nothing is written down here: what the pods say is
--- the same for every gateway, and after each of their restarts. Of an answer only the status is read.
--- Sets txn.endpoint to the pod's server; leaves it where the model has one pod, or none.
--- Loaded once in each thread; keeps no state.
+-- Engines keep responses in their own memory, with IDs that they generate. Nothing is stored here, because the pods'
+-- answers are the same for every gateway, and after its restart. Only the status of an answer is read.
+-- Sets txn.endpoint to the pod's server, unless the model has less than two pods.
+-- Loaded once in each thread. Keeps no state.
 
-local MOST_PODS = 32               -- pods that are asked for one request
-local TOTAL_SECONDS = 5             -- for all of them
-local POD_SECONDS = 2                -- seconds for one
+local MOST_PODS = 32      -- pods that are queried for one request
+local TOTAL_SECONDS = 5   -- for all pods
+local POD_SECONDS = 2     -- for one pod
 
 local function clock()
     local now = core.now()
     return now.sec + now.usec / 1000000
 end
 
--- Names of the servers that take requests, in one order for every gateway.
+-- Returns the names of the servers that accept requests. Every gateway has the same order.
 local function list_servers(backend)
     local names = {}
     for name, server in pairs(backend.servers) do
@@ -26,7 +26,7 @@ local function list_servers(backend)
     return names
 end
 
--- Whether the pod knows the response. One that cannot be asked does not.
+-- Whether the pod has the response. An unreachable pod does not have it.
 local function has_response(name, text)
     local host, port = name:match("^(.*):(%d+)$")
     local socket = core.tcp()

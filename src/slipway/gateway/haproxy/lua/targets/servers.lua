@@ -1,5 +1,6 @@
--- How many servers of a backend take requests: nbsrv also counts the one that those wait behind whose server died.
--- Loaded once in each thread; keeps no state.
+-- Registers the converter lua.servers, which returns how many servers of a backend accept requests. HAProxy's nbsrv
+-- also counts the fallback server.
+-- Loaded once in each thread. Keeps no state.
 
 core.register_converters("servers", function(backend)
     local proxy = core.backends[backend]

@@ -1,14 +1,15 @@
--- Chooses who answers a request for an id whose route has targets: the public frontend asks "choose_target", the frontend
--- of the hop "take_turn" for each try. The entries of the map are written by targets.py.
+-- Selects the target of a request for an ID whose route has targets. The public frontend calls "choose_target", and the
+-- frontend of the hop calls "take_turn" for each attempt. targets.py writes the entries of the map.
 --
--- choose_target reads txn.targets and sets txn.be. Where several targets may have their turn it also sets txn.turns, how
--- many may follow the first, and a header that names them. Where a target's engine knows the model by another name only, it
--- sets txn.name; txn.within is the seconds that a target has to begin its answer.
--- take_turn reads the header and txn.turn, the number of the try from 0 on, and sets txn.be, txn.model, txn.name,
--- txn.within and, where another target follows, txn.wait: the seconds to wait for an endpoint.
--- Where no target's engine knows the path it sets txn.unserved.
--- Loaded once in each thread. Arguments: the maps of backends whose requests are held, of plain names and of paths that
--- engines lack; where keys are asked for, those of keys that may ask some models only, and of what these may ask.
+-- choose_target reads txn.targets and sets txn.be. If several targets may answer, it also sets txn.turns, how many may
+-- follow the first, and a header with all of them. If a target's engine only knows the model by another name, it sets
+-- txn.name. txn.within is the time in which a target must begin its answer, in milliseconds.
+-- take_turn reads the header and txn.turn, the number of the attempt from 0. It sets txn.be, txn.model, txn.name,
+-- txn.within and, if another target follows, txn.wait, the seconds to wait for an endpoint.
+-- If no target's engine serves the path, choose_target sets txn.unserved.
+-- Loaded once in each thread. Arguments: the maps of backends whose requests are held, of plain names, and of paths
+-- that engines do not serve; if keys are required, also the maps of restricted keys and of the backends that these may
+-- use.
 
 local held_map, names_map, lacks_map, restricted_map, allowed_map = ...
 
@@ -22,10 +23,11 @@ local allowed = allowed_map and Map.new(allowed_map, Map._str)
 
 local HEADER, NEXT, CHANGED = "x-slipway-targets", "x-slipway-turn", "x-slipway-backend"
 local KEY = "x-slipway-key"
-local MOST_PARSED = 1 << 20    -- characters of routes that are kept in the form that is worked with
+local MOST_PARSED = 1 << 20    -- maximum characters of routes that are cached in parsed form
 
--- Each draw is the next number of a sequence, in which the shares of any part are as even as can be: random numbers would
--- miss a share by more than a point in each sixth series of 5,000. LENGTH is a prime, and STEP its golden section.
+-- Each draw uses the next number of a sequence that is evenly distributed in any part. With random numbers, one in six
+-- series of 5,000 draws would miss a share by more than one percentage point. LENGTH is a prime, and STEP its golden
+-- section.
 local LENGTH, STEP = 997, 616
 local drawn = 0
 
@@ -83,7 +85,7 @@ local function has_one(values, accepted)
     return false
 end
 
--- Whether the request is one that the target is for.
+-- Whether the request meets the target's conditions.
 local function is_for(target, model, headers)
     if target.models and not target.models[model] then return false end
     for _, condition in ipairs(target.headers) do
@@ -98,7 +100,8 @@ local function has_server(backend)
     return proxy ~= nil and proxy:get_srv_act() > 0
 end
 
--- Of the targets of one order that have an endpoint, one by weight. Of those that have none, the first that may be waited for.
+-- Selects one of the targets of an order by weight, among those with an endpoint. If there is none, returns the first
+-- target for which requests may wait.
 local function draw(targets)
     local alive, total, patient = {}, 0, nil
     for _, target in ipairs(targets) do
@@ -118,7 +121,7 @@ local function draw(targets)
     end
 end
 
--- Those that may have the request, by order: lists of equals.
+-- Returns the targets that may get the request, as a list for each order.
 local function group_by_order(targets, model, headers, is_allowed)
     local orders, last, last_order = {}, nil, nil
     for _, target in ipairs(targets) do
@@ -151,7 +154,7 @@ local function set_target(txn, backend, within, name)
     if name ~= "" then txn:set_var("txn.name", name) end
     if within > 0 then
         txn:set_var("txn.within", within * 1000)
-        txn:set_var("txn.text", "")   -- it takes the hop of those that are changed, which has the timer
+        txn:set_var("txn.text", "")   -- sends it through the hop for changed bodies, which has the timer
     end
 end
 
@@ -178,7 +181,7 @@ local function choose_target(txn)
     if #orders == 0 then return refusals.answer(txn, "untargeted") end
     for _, equals in ipairs(orders) do turns[#turns + 1] = draw(equals) end
     if #turns == 0 then turns[1] = orders[1][1] end
-    -- What does not fit a buffer cannot be sent twice.
+    -- A request that does not fit in a buffer cannot be resent.
     if #turns == 1 or txn:get_var("txn.ticket") then
         return set_target(txn, turns[1].backend, turns[1].within, engine_name(turns[1], model))
     end
@@ -198,7 +201,7 @@ local function take_turn(txn)
     local backend, wait, within, name = (words[number + 2] or words[#words] or ""):match("^([^&]*)&(%d+)&(%d+)&(.*)$")
     txn.http:req_del_header(HEADER)
     txn.http:req_del_header(NEXT)
-    txn.http:req_del_header(CHANGED)   -- the name of the target is written, not that of the route
+    txn.http:req_del_header(CHANGED)   -- the target's name is set, not the route's
     txn:set_var("txn.model", words[1])
     set_target(txn, backend, tonumber(within), name)
     if number + 2 < #words then
