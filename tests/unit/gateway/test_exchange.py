@@ -178,9 +178,7 @@ class Cluster:
         return passed
 
 
-async def test_the_asker_and_the_asked_log_why_a_request_is_refused(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_both_gateways_log_why_a_request_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster(tmp_path)
     one, two = cluster.add("one"), cluster.add("127.0.0.1", port=reserved_port())
     seal = one.exchange._load_seal()
@@ -194,7 +192,7 @@ async def test_the_asker_and_the_asked_log_why_a_request_is_refused(
     lines = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert lines == [
         "Refused a request of gateway 127.0.0.1 for the use of limits: not signed by a gateway",
-        f"Gateway {two.name} does not tell what it used of limits: it refused the request, or has just started",
+        f"Gateway {two.name} does not report its use of limits: it refused the request, or has just started",
     ]
 
 
@@ -302,7 +300,7 @@ async def test_a_command_that_fails_loses_nothing_and_gives_nothing_away(cluster
     assert one.ledger.days.total("a") == Used(90, 70)
 
 
-async def test_a_pod_that_ends_takes_no_part_once_it_is_silent(cluster: Cluster) -> None:
+async def test_a_terminating_pod_has_no_part_once_it_is_silent(cluster: Cluster) -> None:
     pods = [cluster.add(host) for host in ("one", "two", "three")]
     for pod in pods:
         pod.haproxy.send()
@@ -376,7 +374,7 @@ async def test_pods_without_limits_ask_nothing_and_are_ready_at_once(
     assert (one.haproxy.calls, one.silent()) == ([], 0)
 
 
-async def test_a_first_limit_does_not_wait_for_pods_that_do_not_know_it_yet(cluster: Cluster) -> None:
+async def test_a_first_limit_does_not_wait_for_pods_without_it(cluster: Cluster) -> None:
     cluster.rights = {}
     one = cluster.add("one")
     cluster.ready["two:8082"] = True

@@ -145,7 +145,7 @@ class Exchange:
         """Unresponsive gateways that have been logged."""
         self._retries: dict[str, asyncio.Task[None]] = {}
         self.port = ExchangePort(self._gateway_hosts, self._reply_to)
-        text = "Gateways that do not answer how much of the limits they have used."
+        text = "Gateways that do not report their use of the limits."
         self._silent = Gauge("slipway_gateway_exchange_silent", text, registry=registry)
 
     async def run(self) -> None:
@@ -193,7 +193,7 @@ class Exchange:
         except OSError as error:
             if str(error) != self._save_error:
                 self._save_error = str(error)
-                log.warning("Could not save what was used of limits: %s", error)
+                log.warning("Could not save the use of limits: %s", error)
 
     async def run_round(self, snapshot: ExchangeSnapshot) -> None:
         """Reads counts, exchanges them, and grants requests.
@@ -258,7 +258,7 @@ class Exchange:
         except FileNotFoundError:
             return
         except (OSError, DecodingError) as error:
-            log.warning("Could not read what was used of limits before the restart: %s", describe_error(error))
+            log.warning("Could not read the use of limits before the restart: %s", describe_error(error))
             return
         self.ledger.begin_day(self._clock.wall())
         self.ledger.restore(self._clock.steady(), saved)
@@ -332,7 +332,7 @@ class Exchange:
         self._reported &= self._gateways().keys()
         if gateway not in self._reported:
             self._reported.add(gateway)
-            log.warning("Gateway %s does not tell what it used of limits: %s", gateway, describe_error(error))
+            log.warning("Gateway %s does not report its use of limits: %s", gateway, describe_error(error))
 
     def _gateways(self) -> Mapping[str, bool]:
         snapshot = self._get_snapshot()
