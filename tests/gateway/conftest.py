@@ -1,4 +1,4 @@
-"""Fixtures: a real HAProxy with our control process, and engines that do what a test tells them, all on loopback."""
+"""Fixtures: a real HAProxy with the control process, and engines that tests control, all on loopback."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Engine:
         self._do(self._start())
 
     def kill(self) -> None:
-        """As SIGKILL would: the port closes and every connection is reset."""
+        """Closes the port and resets every connection, like SIGKILL."""
         self._do(self._kill())
 
     def release(self, times: int = 1) -> None:
-        """Lets what is held go on, once for each answer or event."""
+        """Releases held answers or events, once each."""
         for _unused in range(times):
             self._loop.call_soon_threadsafe(self._held.release)
 
@@ -227,7 +227,7 @@ def keyed(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
 
 @pytest.fixture(scope="session")
 def keyless(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
-    """The same without API keys."""
+    """As `keyed`, without API keys."""
     with make_gateway() as standalone:
         yield standalone
 
@@ -269,7 +269,7 @@ def client(gateway: Standalone) -> Iterator[Api]:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    """Returns when the condition holds; fails the test when it does not in time."""
+    """Waits until the condition is true. Fails the test if it is not in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -278,7 +278,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
 
 
 def settle(gateway: Standalone) -> None:
-    """Returns when HAProxy as it runs does what the table says: the files say so a moment before."""
+    """Waits until the running HAProxy matches the table. The files match a moment earlier."""
     wait_for(lambda: _in_use(gateway))
 
 
@@ -309,7 +309,7 @@ def _in_use(gateway: Standalone) -> bool:
 
 
 def ask_haproxy(gateway: Standalone, command: str) -> str:
-    """HAProxy's own answer to a command of its run-time API."""
+    """Returns HAProxy's answer to a command of its Runtime API."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(PATIENCE)
         line.connect(str(gateway.run / "haproxy.sock"))
@@ -323,7 +323,7 @@ def port_of(gateway: Standalone) -> int:
 
 
 def loopbacks() -> list[str]:
-    """The machine's own addresses, of each family that it has."""
+    """Returns the machine's own addresses, one of each family."""
     try:
         with socket.socket(socket.AF_INET6) as opened:
             opened.bind(("::1", 0))
@@ -333,20 +333,20 @@ def loopbacks() -> list[str]:
 
 
 def reset(connection: http.client.HTTPConnection) -> None:
-    """As a load balancer ends an idle connection: the system forgets it at once."""
+    """Resets a connection, as a load balancer does with idle ones."""
     connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
 def waiting(gateway: Standalone) -> float:
-    """How many requests wait for a server."""
+    """Returns the number of requests that wait for a server."""
     text = requests.get(f"{gateway.control_url}/metrics", timeout=PATIENCE).text
     lines = [line for line in text.splitlines() if line.startswith("slipway_gateway_requests_waiting{")]
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
 
 def cpu_seconds(gateway: Standalone) -> float:
-    """What HAProxy has computed so far, whatever else the machine had to do meanwhile."""
+    """Returns the CPU time of HAProxy, which does not depend on other load of the machine."""
     ticks = 0
     for pid in gateway.haproxy_pids():
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""As much of HTTP/2 as a hostile client needs: one connection, streams that begin and do not end. No Huffman."""
+"""The part of HTTP/2 that a hostile client needs: one connection with streams that do not end. No Huffman coding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _literal(name: bytes, value: bytes) -> bytes:
 
 
 class Connection:
-    """Speaks to a loopback port. `limit`: streams that the server allows at a time; `refused`: streams it has reset."""
+    """Connects to a loopback port. `limit`: streams that the server allows at once; `refused`: streams it has reset."""
 
     def __init__(self, port: int, patience: float, address: str = "127.0.0.1") -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=patience, source_address=(address, 0))
@@ -40,7 +40,7 @@ class Connection:
         self._socket.close()
 
     def post(self, path: str, length: int) -> int:
-        """Begins a request that announces a body of `length` bytes. Gives back its stream."""
+        """Begins a request that announces a body of `length` bytes. Returns its stream."""
         self._last += 2
         fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "a", "content-length": str(length)}
         block = b"".join(_literal(name.encode(), value.encode()) for name, value in fields.items())
@@ -49,7 +49,7 @@ class Connection:
         return self._last
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> int:
-        """Sends as much as the windows allow, as the end of the body if all of it fits. Gives back how much."""
+        """Sends as much as the windows allow, as the end of the body if all fits. Returns the number of sent bytes."""
         room = min(len(data), self._window, self._windows.get(stream, 0), _FRAME)
         if room <= 0 or stream in self.refused or self.ended:
             return 0
@@ -74,7 +74,7 @@ class Connection:
             self.read()
 
     def read(self, seconds: float = 0.2) -> None:
-        """Takes in what the server said meanwhile."""
+        """Processes received frames."""
         self._socket.settimeout(seconds)
         try:
             more = self._socket.recv(1 << 16)

@@ -102,7 +102,7 @@ class Standalone:
             )
 
     def kill_haproxy(self) -> None:
-        """Ends HAProxy at once, with all its connections."""
+        """Kills HAProxy with all its connections."""
         if not self.haproxy:
             return
         pids = self.haproxy_pids()
@@ -154,7 +154,7 @@ class Standalone:
 
     @staticmethod
     def _environment() -> dict[str, str]:
-        """Lets the child find this package where it is not installed."""
+        """Returns the environment in which the child finds this package if it is not installed."""
         return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
     def _slipway(self) -> list[str]:

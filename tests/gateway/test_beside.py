@@ -1,4 +1,4 @@
-"""Requests that name their model in the query: for stored responses, and sessions of the Realtime API."""
+"""Requests that name their model in the query: stored responses, and sessions of the Realtime API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REALTIME = "/v1/realtime"
 
 @pytest.fixture(scope="module")
 def pods(make_engine: Callable[..., Engine]) -> list[Engine]:
-    """Three of one model; each has a response that no other has."""
+    """Three pods of one model. Each has a response that no other pod has."""
     engines = [make_engine(name) for name in ("one", "two", "three")]
     for pod in engines:
         pod.responses.add(f"resp_{pod.name}")
@@ -65,7 +65,7 @@ def engine_of(answer: requests.Response) -> str:
     ("method", "rest"), [("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")]
 )
 @pytest.mark.parametrize("prefix", ["", "/openai"])
-def test_a_stored_response_is_found_at_the_pod_that_has_it(
+def test_a_stored_response_comes_from_the_pod_that_has_it(
     api: Api, pods: list[Engine], name: str, method: str, rest: str, prefix: str
 ) -> None:
     answer = api.request(method, f"{prefix}{RESPONSES}/resp_{name}{rest}?model=stored&limit=5")
@@ -73,7 +73,7 @@ def test_a_stored_response_is_found_at_the_pod_that_has_it(
     assert next(pod for pod in pods if pod.name == name).paths[-1] == f"{RESPONSES}/resp_{name}{rest}"
 
 
-def test_every_gateway_finds_it_even_after_a_restart(gateway: Standalone, other: Standalone) -> None:
+def test_every_gateway_finds_a_stored_response_even_after_a_restart(gateway: Standalone, other: Standalone) -> None:
     for url in (gateway.url, other.url):
         with Api(url) as api:
             assert engine_of(api.get(f"{RESPONSES}/resp_two?model=static/stored")) == "two"
@@ -85,7 +85,7 @@ def test_every_gateway_finds_it_even_after_a_restart(gateway: Standalone, other:
         assert engine_of(api.get(f"{RESPONSES}/resp_three?model=stored")) == "three"
 
 
-def test_what_no_pod_has_is_answered_by_an_engine_as_it_does(api: Api) -> None:
+def test_an_engine_answers_for_a_response_that_no_pod_has(api: Api) -> None:
     answer = api.get(f"{RESPONSES}/resp_none?model=stored")
     assert (answer.status_code, answer.json()) == (404, {"error": {"message": "There is no such response."}})
 
@@ -125,7 +125,9 @@ def test_the_engine_sees_no_key(api: Api, engine: Engine) -> None:
         ("POST", f"{REALTIME}?model=plain", 405, "method_not_supported"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(api: Api, method: str, path: str, status: int, code: str | None) -> None:
+def test_invalid_requests_with_a_query_are_refused(
+    api: Api, method: str, path: str, status: int, code: str | None
+) -> None:
     answer = api.request(method, path)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
@@ -147,7 +149,7 @@ async def test_a_session_goes_both_ways(api: Api, engine: Engine) -> None:
     assert "authorization" not in engine.headers[-1]
 
 
-async def test_a_page_whose_origin_is_not_named_gets_no_session(api: Api) -> None:
+async def test_a_page_of_an_origin_that_is_not_allowed_gets_no_session(api: Api) -> None:
     headers = {"authorization": f"Bearer {KEY}", "origin": "https://evil.example"}
     async with aiohttp.ClientSession(headers=headers) as client:
         with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:

@@ -1,4 +1,4 @@
-"""Shares of canaries, who gets the rest, and aliases: a real HAProxy."""
+"""Shares of canaries, other requests, and aliases, with a real HAProxy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHAT = "/v1/chat/completions"
 
 @pytest.fixture(scope="module")
 def pair(make_engine: Callable[..., Engine]) -> tuple[Engine, Engine]:
-    """The engine that serves, and the one that is tried."""
+    """The stable engine and the canary's."""
     return make_engine("old"), make_engine("new")
 
 
@@ -53,7 +53,7 @@ class Split:
         settle(self.gateway)
 
     def shares(self, number: int, model: str = "m1") -> Mapping[str, int]:
-        """Who answered how many of so many requests."""
+        """Sends requests. Returns how many each engine answered."""
         with requests.Session() as session:
             return Counter(self.ask(session, model) for _unused in range(number))
 
@@ -75,7 +75,7 @@ def test_a_canary_gets_its_share(split: Split, percent: int, number: int) -> Non
     assert abs(shares["new"] - number * percent / 100) <= (2 if percent % 100 else 0)
 
 
-def test_two_models_that_are_asked_in_turn_have_their_shares_too(split: Split) -> None:
+def test_two_models_with_alternating_requests_have_their_shares(split: Split) -> None:
     engines = [[engine.endpoint] for engine in split.pair]
     models = {name: {"endpoints": engines[0], "route": {"targets": shared(1)}} for name in ("m1", "m2")}
     split.gateway.route({**models, "new": engines[1]})
@@ -115,7 +115,7 @@ def test_a_canary_answers_for_a_model_without_endpoints_and_where_it_has_none_to
         assert split.ask(session) == "503"
 
 
-def test_a_canary_passes_nothing_on_to_a_canary_of_its_own(split: Split) -> None:
+def test_a_canary_does_not_use_its_own_canary(split: Split) -> None:
     engines = {"m1": split.pair[0].endpoint, "m2": split.pair[1].endpoint}
     others = {"m1": "m2", "m2": "m1"}
     split.gateway.route(
@@ -129,7 +129,7 @@ def test_a_canary_passes_nothing_on_to_a_canary_of_its_own(split: Split) -> None
     assert split.shares(10, "m2") == {"old": 10}
 
 
-def test_qualified_ids_and_aliases_are_split_too_and_the_engine_reads_a_name_that_it_knows(split: Split) -> None:
+def test_requests_for_qualified_ids_and_aliases_are_split_and_get_the_engines_name(split: Split) -> None:
     split.route(100, aliases=["org/alias"])
     for engine in split.pair:
         engine.bodies.clear()
@@ -145,7 +145,7 @@ def test_a_model_is_chosen_by_the_labels_that_its_own_route_has(split: Split) ->
         assert answer.status_code == status
 
 
-def test_requests_are_counted_for_who_got_them(split: Split) -> None:
+def test_requests_are_counted_for_the_service_that_gets_them(split: Split) -> None:
     split.route(100)
 
     def counted(model: str) -> float:

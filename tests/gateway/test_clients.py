@@ -1,4 +1,4 @@
-"""The official clients of OpenAI and Anthropic through the gateway: what they send arrives, and what they raise."""
+"""The official clients of OpenAI and Anthropic with the gateway: their requests arrive, and they raise their errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def claude(gateway: Standalone) -> Iterator[anthropic.Anthropic]:
 
 
 def answering(answer: dict[str, Any]) -> dict[str, Any]:
-    """The part of a body that has the engine send this answer."""
+    """Returns the part of a body that makes the engine send this answer."""
     return {"x": {"pieces": [json.dumps(answer)]}}
 
 
@@ -84,7 +84,7 @@ def test_openai_calls_tools(chat: openai.OpenAI, engine: Engine) -> None:
         ("empty", "InternalServerError", "model_not_ready"),
     ],
 )
-def test_openai_raises_what_it_should(chat: openai.OpenAI, model: str, error: str, code: str) -> None:
+def test_the_openai_client_raises_its_own_errors(chat: openai.OpenAI, model: str, error: str, code: str) -> None:
     with pytest.raises(getattr(openai, error)) as raised:
         chat.chat.completions.create(model=model, messages=ASKED)
     assert raised.value.code == code
@@ -158,7 +158,9 @@ def test_anthropic_counts_tokens(claude: anthropic.Anthropic, engine: Engine) ->
         ("empty", "InternalServerError", "overloaded_error"),
     ],
 )
-def test_anthropic_raises_what_it_should(claude: anthropic.Anthropic, model: str, error: str, kind: str) -> None:
+def test_the_anthropic_client_raises_its_own_errors(
+    claude: anthropic.Anthropic, model: str, error: str, kind: str
+) -> None:
     with pytest.raises(getattr(anthropic, error)) as raised:
         claude.messages.create(model=model, max_tokens=9, messages=ASKED)
     body: Any = raised.value.body

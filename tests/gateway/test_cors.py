@@ -1,4 +1,4 @@
-"""What a browser is told about pages of other origins."""
+"""Answers to browsers about pages of other origins."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_page_of_a_named_origin_may_ask_and_needs_no_key_to_ask_whether(api: A
 
 
 @pytest.mark.parametrize("status", [200, 404])
-def test_it_may_read_answers_and_errors_with_the_headers_that_clients_read(api: Api, status: int) -> None:
+def test_an_allowed_origin_reads_answers_errors_and_headers(api: Api, status: int) -> None:
     answer = api.post(CHAT, json={"model": "m1" if status == 200 else "nope"}, headers={"origin": NAMED})
     assert answer.status_code == status
     assert cors_headers(answer)["access-control-allow-origin"] == NAMED
@@ -56,12 +56,12 @@ def test_it_may_read_answers_and_errors_with_the_headers_that_clients_read(api: 
 
 
 @pytest.mark.parametrize("origin", [OTHER, f"{NAMED}.evil.example", NAMED.upper(), "null", f"{NAMED}:443"])
-def test_a_page_of_another_origin_is_told_nothing(api: Api, origin: str) -> None:
+def test_a_page_of_another_origin_gets_no_cors_headers(api: Api, origin: str) -> None:
     assert (preflight(api, origin).status_code, cors_headers(preflight(api, origin))) == (401, {})
     assert cors_headers(api.post(CHAT, json={"model": "m1"}, headers={"origin": origin})) == {}
 
 
-def test_what_an_engine_allows_is_taken_off(api: Api) -> None:
+def test_cors_headers_of_engines_are_removed(api: Api) -> None:
     allowing = {"model": "m1", "x": {"headers": {"access-control-allow-origin": "*"}}}
     assert cors_headers(api.post(CHAT, json=allowing, headers={"origin": OTHER})) == {}
     assert (
@@ -69,7 +69,7 @@ def test_what_an_engine_allows_is_taken_off(api: Api) -> None:
     )
 
 
-def test_without_named_origins_nobody_is_told_anything(client: Api) -> None:
+def test_without_configured_origins_no_answer_has_cors_headers(client: Api) -> None:
     answer = client.options(CHAT, headers={"origin": NAMED, **ASKED})
     assert (answer.status_code, cors_headers(answer)) == (405, {})
 

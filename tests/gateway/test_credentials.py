@@ -1,4 +1,4 @@
-"""A key counts by every way that the protocols' clients have, and reaches no engine and no log by any of them."""
+"""A key is accepted in every form that the protocols' clients use, and reaches no engine and no log."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_nothing_of_a_key_stands_in_a_log(gateway: Standalone) -> None:
 
 
 async def opened(gateway: Standalone, path: str, offered: str, headers: dict[str, str] | None = None) -> int:
-    """The status that a WebSocket with these subprotocols is opened with, or refused."""
+    """Returns the status of the answer to a WebSocket with these subprotocols."""
     sent = {"sec-websocket-protocol": offered, **(headers or {})}
     async with aiohttp.ClientSession(headers=sent) as client:
         try:

@@ -77,7 +77,7 @@ def brief(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
 
 @pytest.fixture(scope="module")
 def narrow(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
-    """Holds what has 250 kB together."""
+    """Holds 250 kB of bodies in total."""
     with make_gateway(holdSeconds=5 * PATIENCE, holdBytes=250_000) as gateway:
         yield gateway
 
@@ -113,7 +113,7 @@ def test_too_many_are_turned_away_while_the_others_wait_for_a_server(
     assert int(refused.headers["retry-after"]) > 0
 
 
-def test_who_has_waited_for_the_whole_time_is_turned_away(brief: Standalone) -> None:
+def test_a_request_is_refused_after_the_whole_wait(brief: Standalone) -> None:
     late = cold(brief).ask()
     assert late.elapsed.total_seconds() > 0.9
     assert late.status_code == 503
@@ -182,7 +182,7 @@ def test_clients_that_leave_after_a_reload_free_their_places(
     wait_for(lambda: waiting(open_to_all) == 0)
 
 
-def test_who_comes_after_clients_that_left_is_served(patient: Cold, make_engine: Callable[..., Engine]) -> None:
+def test_a_request_after_disconnected_clients_is_served(patient: Cold, make_engine: Callable[..., Engine]) -> None:
     leaving = [http.client.HTTPConnection(patient.gateway.url.removeprefix("http://")) for _unused in range(5)]
     for connection in leaving:
         connection.request("POST", CHAT, json.dumps({"model": patient.model}))
@@ -199,7 +199,7 @@ def test_who_comes_after_clients_that_left_is_served(patient: Cold, make_engine:
 
 @pytest.fixture(scope="module")
 def keyed(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
-    """Holds 6 requests, and 250 kB, for clients that show who they are."""
+    """Holds 6 requests and 250 kB, for clients with their own keys."""
     gateway = make_gateway(holdSeconds=5 * PATIENCE, holdRequests=6, holdBytes=250_000, apiKeysSecret="keys")
     with gateway:
         yield gateway
@@ -261,7 +261,7 @@ def test_one_client_cannot_take_all_bytes_from_the_others(
         assert sorted(future.result() for future in greedy) == [200, 429]
 
 
-def test_a_model_that_cannot_start_is_told_at_once_and_one_that_restarts_is_waited_for(brief: Standalone) -> None:
+def test_requests_fail_at_once_if_a_model_cannot_start_and_wait_if_it_restarts(brief: Standalone) -> None:
     brief.route(
         {
             "broken": {"unready": {"reason": "ImagePullBackOff", "final": True}},
@@ -284,7 +284,7 @@ def test_a_model_that_cannot_start_is_told_at_once_and_one_that_restarts_is_wait
     assert series.format("restarting", "timeout") in counted
 
 
-def test_requests_that_wait_are_told_when_their_model_fails_for_good(patient: Cold) -> None:
+def test_waiting_requests_fail_when_their_model_fails_permanently(patient: Cold) -> None:
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(patient.ask) for _unused in range(3)]
         wait_for(lambda: waiting(patient.gateway) == 3)

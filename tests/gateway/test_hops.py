@@ -58,7 +58,7 @@ def gateway(start: Callable[..., Standalone]) -> Standalone:
 async def post(
     gateway: Standalone, model: str, address: str = FLOODER, path: str = CHAT, **options: Any
 ) -> tuple[int, dict[str, Any], dict[str, str]]:
-    """Status, body and lower-case headers of the answer to a request on a new connection."""
+    """Returns status, body and lower-case headers of the answer to a request on a new connection."""
     headers = options.pop("headers", {})
     connector = aiohttp.TCPConnector(local_addr=(address, 0))
     timeout = aiohttp.ClientTimeout(total=PATIENCE)
@@ -156,7 +156,7 @@ async def test_requests_that_ended_take_no_room(gateway: Standalone, engine: Eng
             assert await statuses(gateway, [model], NEIGHBOUR) == [200]
 
 
-async def test_behind_a_trusted_proxy_the_addresses_count_that_it_reports(
+async def test_behind_a_trusted_proxy_the_reported_addresses_are_counted(
     start: Callable[..., Standalone], engine: Engine
 ) -> None:
     gateway = start(trustedProxies=["127.0.0.1/32"])

@@ -1,4 +1,4 @@
-"""What a client sees: paths, methods, errors, ids, headers, the access log."""
+"""The API for clients: paths, methods, errors, IDs, headers, and the access log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIELDS = {"message", "type", "param", "code"}
 
 
 def error_of(answer: requests.Response) -> dict[str, Any]:
-    """The error object; fails where the answer is not an OpenAI error with a request id."""
+    """Returns the error object. Fails if the answer is not an OpenAI error with a request ID."""
     assert answer.headers["content-type"].startswith("application/json")
     assert answer.headers["x-request-id"]
     error: dict[str, Any] = answer.json()["error"]
@@ -179,7 +179,7 @@ def test_an_unknown_name_cannot_break_the_error(client: requests.Session, name: 
 
 
 @pytest.mark.parametrize("key", ["", "Bearer wrong", "Bearer ", "Basic c2stdGVzdC0x", "sk-test-1"])
-def test_without_the_right_key_nothing_is_told(client: requests.Session, key: str) -> None:
+def test_without_a_valid_key_nothing_is_revealed(client: requests.Session, key: str) -> None:
     for method, path in (("GET", "/v1/models"), ("POST", CHAT), ("GET", "/nothing")):
         answer = requests.request(method, f"{client.url}{path}", headers={"authorization": key}, timeout=PATIENCE)  # type: ignore[attr-defined]
         assert answer.status_code == 401
@@ -221,7 +221,7 @@ def test_the_request_id_goes_all_the_way(client: requests.Session, engine: Any) 
         ("HTTP2-Settings", "AAMAAABkAAQAAP__"),
     ],
 )
-def test_what_is_not_meant_for_engines_does_not_reach_them(
+def test_hop_by_hop_and_internal_headers_do_not_reach_engines(
     client: requests.Session, engine: Any, name: str, value: str
 ) -> None:
     assert client.post(CHAT, json={"model": "m1"}, headers={name: value, "X-Kept": "1"}).status_code == 200
@@ -229,7 +229,7 @@ def test_what_is_not_meant_for_engines_does_not_reach_them(
     assert engine.headers[-1]["x-kept"] == "1"
 
 
-def test_the_engine_is_told_who_asks(client: requests.Session, engine: Any) -> None:
+def test_the_engine_gets_the_clients_address(client: requests.Session, engine: Any) -> None:
     assert client.post(CHAT, json={"model": "m1"}, headers={"x-forwarded-for": "6.6.6.6"}).status_code == 200
     assert engine.headers[-1]["x-forwarded-for"] == "127.0.0.1"
 
@@ -241,7 +241,7 @@ def test_headers_that_connection_names_end_at_the_gateway(client: requests.Sessi
     assert (engine.headers[-1]["x-kept"], engine.headers[-1]["content-type"]) == ("3", "application/json")
 
 
-def test_a_trusted_proxy_says_who_asks(make_gateway: Callable[..., Standalone], engine: Engine) -> None:
+def test_a_trusted_proxy_reports_the_clients_address(make_gateway: Callable[..., Standalone], engine: Engine) -> None:
     gateway = make_gateway(trustedProxies=["127.0.0.0/8"])
     gateway.route({"m1": [engine.endpoint]})
     with gateway, Api(gateway.url) as api:
@@ -261,7 +261,7 @@ SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: o
 
 @pytest.fixture
 def switching() -> Iterator[tuple[str, list[bytes]]]:
-    """An engine that answers every request with another protocol: its endpoint, and what it is sent."""
+    """An engine that switches to another protocol with every request: its endpoint, and the bytes that it gets."""
     got: list[bytes] = []
 
     def serve(server: socket.socket) -> None:
@@ -285,15 +285,20 @@ def switching() -> Iterator[tuple[str, list[bytes]]]:
     thread.join(PATIENCE)
 
 
-@pytest.mark.parametrize("asked", [b"", b"connection: upgrade\r\nupgrade: other\r\n"], ids=["unasked", "asked"])
+@pytest.mark.parametrize("headers", [b"", b"connection: upgrade\r\nupgrade: other\r\n"], ids=["plain", "upgrade"])
 def test_an_engine_that_switches_protocols_gets_no_tunnel(
-    keyless: Standalone, switching: tuple[str, list[bytes]], asked: bytes
+    keyless: Standalone, switching: tuple[str, list[bytes]], headers: bytes
 ) -> None:
     endpoint, got = switching
     keyless.route({"m1": [endpoint]})
     settle(keyless)
     body = b'{"model":"m1"}'
-    request = b"POST %b HTTP/1.1\r\nhost: a\r\n%bcontent-length: %d\r\n\r\n%b" % (CHAT.encode(), asked, len(body), body)
+    request = b"POST %b HTTP/1.1\r\nhost: a\r\n%bcontent-length: %d\r\n\r\n%b" % (
+        CHAT.encode(),
+        headers,
+        len(body),
+        body,
+    )
     host, port = keyless.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(request)
@@ -368,7 +373,7 @@ def test_metrics_count_by_model_and_never_by_an_unknown_name(client: requests.Se
     assert "never-heard-of" not in text
 
 
-def test_the_openai_client_works_against_it(client: requests.Session, gateway: Standalone) -> None:
+def test_the_openai_client_works_with_the_gateway(client: requests.Session, gateway: Standalone) -> None:
     import openai  # takes a second, which the other workers need not spend
 
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="sk-test-1", max_retries=0) as api:

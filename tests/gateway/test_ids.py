@@ -1,4 +1,4 @@
-"""Whose engine a request reaches when Services ask for ids of others, come and go: real HAProxy, made-up Services."""
+"""Which engine gets a request if Services claim IDs of others, are created or deleted. A real HAProxy, fake Services."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.gateway.standalone import PATIENCE, Standalone
 
 
 class Steered:
-    """A HAProxy that is told tables instead of its control process."""
+    """A HAProxy that gets tables from the test instead of its control process."""
 
     def __init__(self, gateway: Standalone) -> None:
         self._url = gateway.url
@@ -31,7 +31,7 @@ class Steered:
         await self._plane.apply(DesiredState(table, ready=True))
 
     def ask(self, model: str) -> tuple[int, str]:
-        """Status, and the name of the engine that answered."""
+        """Returns status and the name of the engine that answered."""
         answer = requests.post(f"{self._url}/v1/completions", json={"model": model}, timeout=PATIENCE)
         return answer.status_code, answer.headers.get("x-engine", "")
 
@@ -79,7 +79,7 @@ def tenant(make_engine: Callable[..., Engine]) -> Engine:
     return make_engine("tenant")
 
 
-async def test_while_a_model_is_made_again_its_qualified_id_never_reaches_who_asks_for_it(
+async def test_while_a_model_is_recreated_no_other_service_gets_its_qualified_id(
     steered: Steered, bank: Engine, tenant: Engine
 ) -> None:
     thief = service("tenant", "thief", 2, "advisor", "bank/advisor", "gpt-4o"), tenant
@@ -92,7 +92,7 @@ async def test_while_a_model_is_made_again_its_qualified_id_never_reaches_who_as
     assert not any(b"bank/advisor" in body for body in tenant.bodies)
 
 
-async def test_an_id_with_an_owner_reaches_nobody_while_its_owner_is_away(
+async def test_an_owned_id_has_no_backend_while_its_owner_is_missing(
     steered: Steered, bank: Engine, tenant: Engine
 ) -> None:
     rules, thief = Rules(owners={"advisor": "bank"}), (service("tenant", "thief", 1, "advisor"), tenant)

@@ -1,4 +1,4 @@
-"""The body's model is read as an engine would read it, or the request is refused: never two readings."""
+"""The gateway reads the same model from a body as an engine would, or refuses the request."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_large_body_that_can_be_read_in_two_ways_is_refused(client: requests.S
 
 
 @pytest.mark.parametrize("case", LARGE_TWINS)
-def test_a_key_in_other_case_is_refused_wherever_it_stands(client: requests.Session, case: str) -> None:
+def test_a_key_in_another_case_is_refused_at_any_place(client: requests.Session, case: str) -> None:
     answer = client.post("/v1/chat/completions", data=LARGE_TWINS[case].encode())
     assert answer.status_code == 400, answer.text
 

@@ -1,4 +1,4 @@
-"""What an API key may ask, how often, and with how many tokens, as clients see it."""
+"""Rights of API keys: models, requests and tokens, as clients see them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def count_requests(engine: Engine) -> int:
     ("name", "models"),
     [("free", ["m1", "m2", "m3"]), ("reader", ["m2"]), ("team", ["m3"]), ("space", ["m1", "m2", "m3"])],
 )
-def test_a_key_sees_and_asks_its_models_alone(
+def test_a_key_lists_and_uses_only_its_models(
     limited: Standalone, engine: Engine, name: str, models: list[str]
 ) -> None:
     assert listed(limited, name) == models
@@ -88,11 +88,11 @@ def test_a_key_sees_and_asks_its_models_alone(
         before = count_requests(engine)
         answer = ask(limited, name, model)
         with Api(limited.url, key(name)) as api:
-            shown = api.get(f"/v1/models/{model}").status_code
+            status = api.get(f"/v1/models/{model}").status_code
         if model in models:
-            assert (answer.status_code, shown) == (200, 200)
+            assert (answer.status_code, status) == (200, 200)
         else:
-            assert (answer.status_code, shown) == (404, 404)
+            assert (answer.status_code, status) == (404, 404)
             assert answer.json()["error"]["code"] == "model_not_found"
             assert count_requests(engine) == before, "the engine was not asked"
 
@@ -101,7 +101,7 @@ def test_a_key_sees_and_asks_its_models_alone(
     ("name", "learned"),
     [("free", set(REFUSED)), ("reader", set()), ("team", set()), ("space", set()), ("named", {"mine", "my/bad"})],
 )
-def test_a_key_learns_of_refused_models_only_if_it_may_use_them(
+def test_a_key_gets_the_reason_of_a_refused_model_only_if_it_may_use_it(
     limited: Standalone, name: str, learned: set[str]
 ) -> None:
     with Api(limited.url, key(name)) as api:

@@ -1,4 +1,4 @@
-"""API keys change while the gateway runs, and are never written down."""
+"""API keys change while the gateway runs, and are never stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What limits.lua does with a request, grant by grant: the test takes the place of the control process."""
+"""How limits.lua handles requests for each grant. The test replaces the control process."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_without_a_grant_a_request_gets_503_and_reaches_no_engine(granted: Stand
     assert len(engine.bodies) == before
 
 
-def test_what_others_may_have_left_is_worth_waiting_for(
+def test_a_request_waits_for_a_rest_that_others_may_return(
     granted: Standalone, sending: Callable[[str], Future[requests.Response]]
 ) -> None:
     first = sending("minute")
@@ -152,7 +152,7 @@ def test_a_spent_day_stays_spent_until_it_ends_and_then_waits_for_a_new_grant(
     assert waiting.result().status_code == 200, "what was spent on an old day is over"
 
 
-def test_tokens_of_the_day_and_of_the_minute_are_told_apart(
+def test_errors_distinguish_tokens_of_the_day_and_of_the_minute(
     granted: Standalone, sending: Callable[[str], Future[requests.Response]]
 ) -> None:
     first = sending("tokens")
@@ -214,7 +214,7 @@ def test_a_grant_of_another_birth_or_of_no_entry_changes_nothing(granted: Standa
     assert len(engine.bodies) == before
 
 
-def test_a_rest_that_others_reserved_is_no_limit_that_was_reached(
+def test_a_rest_that_others_reserved_is_not_reported_as_a_reached_limit(
     granted: Standalone, sending: Callable[[str], Future[requests.Response]]
 ) -> None:
     first = sending("reserved")

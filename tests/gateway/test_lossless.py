@@ -1,4 +1,4 @@
-"""Nothing that changes behind the gateway, or in it, costs a request."""
+"""No change of engines or gateway loses a request."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def under_load(
 
     There are a hundred of them at least, some before it and some after it.
     """
-    seen: Counter[Any] = Counter()
+    outcomes: Counter[Any] = Counter()
     over = asyncio.Event()
 
     async def ask(session: aiohttp.ClientSession, body: bytes) -> None:
@@ -70,14 +70,14 @@ async def under_load(
             try:
                 async with session.post(gateway.url + CHAT, data=body) as answer:
                     await answer.read()
-                    seen[answer.status] += 1
+                    outcomes[answer.status] += 1
             except (aiohttp.ClientError, TimeoutError) as error:
-                seen[f"{type(error).__name__}: {error}"] += 1
+                outcomes[f"{type(error).__name__}: {error}"] += 1
             await asyncio.sleep(0.002)
 
     async def answers(count: int) -> None:
         async with asyncio.timeout(PATIENCE):
-            while seen.total() < count:  # noqa: ASYNC110  # all clients add to it
+            while outcomes.total() < count:  # noqa: ASYNC110  # all clients add to it
                 await asyncio.sleep(0.02)
 
     limit = aiohttp.ClientTimeout(total=PATIENCE)
@@ -85,11 +85,11 @@ async def under_load(
         clients = [asyncio.create_task(ask(session, bodies[number % len(bodies)])) for number in range(8)]
         await answers(20)
         await happening()
-        await answers(max(100, seen.total() + 40))
+        await answers(max(100, outcomes.total() + 40))
         over.set()
         await asyncio.gather(*clients)
-    assert seen[200] > 80
-    return seen
+    assert outcomes[200] > 80
+    return outcomes
 
 
 async def test_endpoints_that_come_and_go_cost_nothing(served: Standalone, pair: tuple[Engine, Engine]) -> None:
@@ -100,8 +100,8 @@ async def test_endpoints_that_come_and_go_cost_nothing(served: Standalone, pair:
             await asyncio.sleep(0.12)
 
     worker = newest(served)
-    seen = await under_load(served, churn)
-    assert set(seen) == {200}, seen
+    outcomes = await under_load(served, churn)
+    assert set(outcomes) == {200}, outcomes
     assert newest(served) == worker
 
 
@@ -114,8 +114,8 @@ async def test_models_that_come_and_go_cost_nothing(served: Standalone, pair: tu
             await asyncio.sleep(0.15)
 
     worker = newest(served)
-    seen = await under_load(served, churn)
-    assert set(seen) == {200}, seen
+    outcomes = await under_load(served, churn)
+    assert set(outcomes) == {200}, outcomes
     assert newest(served) == worker, "backends are made at run time, without a reload"
 
 
@@ -148,23 +148,21 @@ async def test_an_endpoint_that_leaves_finishes_its_streams_and_gets_no_new_requ
         assert (await answer.text()).endswith("data: [DONE]\n\n")
 
 
-async def test_an_engine_that_dies_costs_no_request_that_it_had_not_begun_to_answer(
-    served: Standalone, pair: tuple[Engine, Engine]
-) -> None:
+async def test_no_unanswered_request_fails_when_an_engine_dies(served: Standalone, pair: tuple[Engine, Engine]) -> None:
     async def die() -> None:
         await asyncio.to_thread(pair[0].kill)
         await asyncio.sleep(0.5)
         await asyncio.to_thread(pair[0].start)
         await asyncio.sleep(0.5)
 
-    seen = await under_load(served, die)
-    assert set(seen) == {200}, seen
+    outcomes = await under_load(served, die)
+    assert set(outcomes) == {200}, outcomes
 
 
 async def test_an_engine_that_dies_drops_no_large_request_without_a_word(
     served: Standalone, pair: tuple[Engine, Engine]
 ) -> None:
-    """What the engine has read and not answered is a 502 in the log; nothing is lost with an idle connection."""
+    """A request that the engine has read but not answered is a 502 in the log. Idle connections lose no request."""
 
     async def die() -> None:
         for _unused in range(3):
@@ -173,10 +171,10 @@ async def test_an_engine_that_dies_drops_no_large_request_without_a_word(
             await asyncio.to_thread(pair[0].start)
             await asyncio.sleep(0.3)
 
-    seen = await under_load(served, die, (LARGE,))
-    assert set(seen) <= {200, 502}, seen
+    outcomes = await under_load(served, die, (LARGE,))
+    assert set(outcomes) <= {200, 502}, outcomes
     log = served.directory / "haproxy.log"
-    await asyncio.to_thread(wait_for, lambda: log.read_text().count('"status": 502') >= seen[502])
+    await asyncio.to_thread(wait_for, lambda: log.read_text().count('"status": 502') >= outcomes[502])
 
 
 async def test_reloads_cost_nothing(served: Standalone) -> None:
@@ -185,8 +183,8 @@ async def test_reloads_cost_nothing(served: Standalone) -> None:
             await haproxy_socket.reload(served.run / "master.sock")
             await asyncio.sleep(0.2)
 
-    seen = await under_load(served, reload)
-    assert set(seen) == {200}, seen
+    outcomes = await under_load(served, reload)
+    assert set(outcomes) == {200}, outcomes
 
 
 async def test_a_request_that_waits_survives_a_reload(served: Standalone, pair: tuple[Engine, Engine]) -> None:
@@ -216,8 +214,8 @@ async def test_the_death_of_the_control_process_costs_nothing_and_its_successor_
         await asyncio.to_thread(served.start_control)
         await asyncio.to_thread(wait_for, lambda: len(third.bodies) > 5)
 
-    seen = await under_load(served, die)
-    assert set(seen) == {200}, seen
+    outcomes = await under_load(served, die)
+    assert set(outcomes) == {200}, outcomes
     assert newest(served) == worker, "the successor found what it wanted and reloaded nothing"
 
 

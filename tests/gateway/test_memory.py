@@ -1,4 +1,4 @@
-"""Nobody can fill the gateway's memory: an attack costs its author the requests, and other clients nothing.
+"""No client can fill the gateway's memory: an attack fails its own requests and does not affect other clients.
 
 HAProxy runs with a small limit, so that small attacks would do.
 """
@@ -56,7 +56,7 @@ def bodies(gateway: Standalone) -> tuple[int, int]:
 
 
 class Bystander(threading.Thread):
-    """Another client, from another address, that asks all the time: small requests on new and on kept connections."""
+    """Another client with another address that constantly sends small requests, on new and on reused connections."""
 
     def __init__(self, gateway: Standalone) -> None:
         super().__init__(daemon=True)
@@ -91,7 +91,7 @@ class Bystander(threading.Thread):
 
 @contextmanager
 def unharmed(gateway: Standalone, most_bytes: int) -> Iterator[None]:
-    """What happens within harms no other client, ends no process, and takes no more memory than that."""
+    """Checks that the block harms no other client, ends no process, and uses no more memory than this."""
     before, processes = resident(gateway), gateway.haproxy_pids()
     bystander = Bystander(gateway)
     bystander.start()
@@ -261,9 +261,7 @@ def test_a_body_may_take_longer_than_the_headers(small: Standalone) -> None:
     assert status(connection) == 200
 
 
-def test_one_address_has_no_more_connections_than_it_may(
-    make_gateway: Callable[..., Standalone], engine: Engine
-) -> None:
+def test_one_address_cannot_exceed_its_connections(make_gateway: Callable[..., Standalone], engine: Engine) -> None:
     gateway = make_gateway(maxConnectionsPerAddress=10)
     gateway.route({"m1": [engine.endpoint]})
     with gateway, ExitStack() as stack:

@@ -1,6 +1,6 @@
-"""Forms: the model is read from their field, files pass unchanged, engines that must not see the field do not see it.
+"""Forms: the model is read from their field, files pass unchanged, and some engines do not get the field.
 
-Beside them the same hop for JSON: an id `namespace/name` arrives as the name that the engine knows.
+Also the same hop for JSON: an ID `namespace/name` arrives as the name that the engine serves.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def test_a_form_that_can_be_read_in_two_ways_or_none_is_refused(gateway: Standal
 @pytest.mark.parametrize(
     "kind", ["multipart/form-data", "multipart/form-data; boundary=", "application/json", "multipart/mixed; boundary=b"]
 )
-def test_what_is_no_form_is_refused(gateway: Standalone, kind: str) -> None:
+def test_an_invalid_form_is_refused(gateway: Standalone, kind: str) -> None:
     assert send(gateway, field("model", "whisper") + END, kind=kind).status_code == 400
 
 
@@ -250,7 +250,7 @@ def test_an_engine_sees_the_plain_name_of_a_qualified_id(gateway: Standalone, en
 
 
 @pytest.mark.parametrize("model", ["plain", "static/long", "long"])
-def test_other_bodies_pass_as_they_are(gateway: Standalone, engine: Engine, model: str) -> None:
+def test_other_bodies_pass_unchanged(gateway: Standalone, engine: Engine, model: str) -> None:
     body = json.dumps({"model": model, "prompt": "static/plain"}).encode()
     assert requests.post(gateway.url + CHAT, data=body, timeout=PATIENCE).status_code == 200
     assert engine.bodies[-1] == body
@@ -266,7 +266,7 @@ def test_a_stream_passes_the_hop_event_by_event_and_ends_with_the_client(gateway
     wait_for(lambda: engine.cancelled > before)
 
 
-def test_what_took_the_hop_counts_for_its_model(gateway: Standalone) -> None:
+def test_a_request_through_the_hop_counts_for_its_model(gateway: Standalone) -> None:
     def answered() -> float:
         text = requests.get(f"{gateway.control_url}/metrics", timeout=PATIENCE).text
         name = 'slipway_gateway_requests_total{code="2xx",model="counted",namespace="static"}'

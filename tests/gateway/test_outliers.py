@@ -1,4 +1,4 @@
-"""A pod that answers errors or nothing is passed over while another answers, and told."""
+"""A pod that returns errors or nothing is passed over while another answers, and reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which paths there are, which of them an engine is asked for, and errors in the shape of each path's protocol."""
+"""Served paths, paths that reach engines, and errors in the format of each path's protocol."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ def form(model: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda one: one.path)
-def test_a_path_that_the_route_does_not_declare_is_refused_before_an_engine_is_asked(
-    api: Api, engine: Engine, path: Any
-) -> None:
+def test_an_undeclared_path_is_refused_before_it_reaches_an_engine(api: Api, engine: Engine, path: Any) -> None:
     before = len(engine.paths)
     answer = api.post(path.path, **(form("declared") if path.form else {"json": {"model": "declared"}}))
     if path.path in DECLARED:
@@ -90,7 +88,7 @@ def refuses(answer: requests.Response, status: int, kind: str, code: str | None)
     assert (body["error"]["message"] != "", body["request_id"]) == (True, "req-1")
 
 
-def test_so_has_the_error_about_a_missing_key(api: Api) -> None:
+def test_the_error_about_a_missing_key_has_anthropics_format(api: Api) -> None:
     answer = requests.post(f"{api.url}{MESSAGES}", json={"model": "m1"}, timeout=PATIENCE)
     assert answer.status_code == 401
     assert answer.json()["error"]["type"] == "authentication_error"

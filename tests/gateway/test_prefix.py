@@ -1,4 +1,4 @@
-"""PrefixHash: requests that begin alike meet the same engine, on every gateway, while no engine has too much to do."""
+"""PrefixHash: requests with the same beginning go to the same engine, on every gateway, if it is not overloaded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def settled(gateway: Standalone, engines: list[Engine], model: str = "m1") -> No
 
 
 def ring(gateway: Standalone, model: str) -> list[str]:
-    """What HAProxy has to choose by: the backend, percent of the mean load, characters, endpoints."""
+    """Returns HAProxy's map entry: backend, percent of the mean load, characters, endpoints."""
     rings = parse_map(ask_haproxy(gateway, f"show map {gateway.run}/rings.map"))
     return rings.get(f"static:{model}", "").split(",")
 
@@ -70,7 +70,7 @@ def user(content: object, **more: object) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": content}], **more}
 
 
-def test_a_conversation_stays_where_it_began_and_conversations_spread(api: Api) -> None:
+def test_a_conversation_stays_at_its_engine_and_conversations_spread(api: Api) -> None:
     for number in range(20):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"{number} {TEXT}"}]
         first = engine_of(api, {"messages": messages})
@@ -78,9 +78,9 @@ def test_a_conversation_stays_where_it_began_and_conversations_spread(api: Api) 
             messages += [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": f"And {turn}?"}]
             assert engine_of(api, {"messages": messages}) == first
     # Which ones meet depends on the engines' ports: the bounds are seven standard deviations away from a quarter.
-    seen = Counter(engine_of(api, user(f"{number} {TEXT}")) for number in range(240))
-    assert set(seen) == {"e0", "e1", "e2", "e3"}
-    assert 60 - 47 < min(seen.values()) <= max(seen.values()) < 60 + 47
+    outcomes = Counter(engine_of(api, user(f"{number} {TEXT}")) for number in range(240))
+    assert set(outcomes) == {"e0", "e1", "e2", "e3"}
+    assert 60 - 47 < min(outcomes.values()) <= max(outcomes.values()) < 60 + 47
 
 
 def raw(text: str) -> bytes:
@@ -91,7 +91,7 @@ WORDS = 'Café "at" the\tharbour 😀 / \\\\ ' + TEXT
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
-def test_equal_text_meets_equal_engines_however_it_is_written(api: Api, path: str) -> None:
+def test_equal_text_in_any_encoding_reaches_the_same_engine(api: Api, path: str) -> None:
     field = "messages" if path == CHAT else "input"
     plain = json.dumps(WORDS, ensure_ascii=False)
     escaped = "".join(f"\\u{ord(c):04x}" if ord(c) < 65536 else c for c in WORDS)
@@ -141,8 +141,8 @@ def test_characters_count_not_bytes_and_only_the_first_ones(api: Api) -> None:
 async def test_requests_without_a_prompt_go_where_there_is_least_to_do(
     hashed: Standalone, engines: list[Engine], path: str, more: dict[str, object]
 ) -> None:
-    seen = await at_once(hashed, engines, path, {"model": "m1", **more}, 8)
-    assert seen == {"e0": 2, "e1": 2, "e2": 2, "e3": 2}
+    outcomes = await at_once(hashed, engines, path, {"model": "m1", **more}, 8)
+    assert outcomes == {"e0": 2, "e1": 2, "e2": 2, "e3": 2}
 
 
 async def at_once(
@@ -168,20 +168,18 @@ async def at_once(
         return Counter(await asyncio.gather(*tasks))
 
 
-async def test_no_engine_gets_more_than_its_share_and_what_is_over_spreads(
-    hashed: Standalone, engines: list[Engine]
-) -> None:
-    seen = await at_once(hashed, engines, CHAT, {"model": "m1", **user(TEXT)}, 40)
-    assert len(seen) == 4
+async def test_no_engine_exceeds_its_share_and_the_rest_spreads(hashed: Standalone, engines: list[Engine]) -> None:
+    outcomes = await at_once(hashed, engines, CHAT, {"model": "m1", **user(TEXT)}, 40)
+    assert len(outcomes) == 4
     # 125 percent of a mean of 10, and one more, as the bound is looked at before the request is counted.
-    assert max(seen.values()) <= 14
+    assert max(outcomes.values()) <= 14
 
 
 async def test_few_requests_do_not_leave_a_warm_engine(hashed: Standalone, engines: list[Engine]) -> None:
     assert len(await at_once(hashed, engines, CHAT, {"model": "m1", **user(TEXT)}, 2)) == 1
 
 
-def test_a_late_prompt_is_found_and_a_hidden_one_costs_no_more_than_a_moment(api: Api) -> None:
+def test_a_late_prompt_is_used_and_the_search_for_a_hidden_one_is_short(api: Api) -> None:
     long = [{"role": "system", "content": 'x"' * 100000}, {"role": "user", "content": TEXT}]
     assert engine_of(api, {"messages": long}) == engine_of(api, user(TEXT))
     many = [{"role": "system", "content": ""}] * 100000
@@ -189,7 +187,7 @@ def test_a_late_prompt_is_found_and_a_hidden_one_costs_no_more_than_a_moment(api
     assert api.post(CHAT, data=raw('"messages":[{"role":"user","content":"abc')).status_code == 400
 
 
-def test_what_the_gateway_decides_cannot_be_chosen_by_a_client(api: Api, engines: list[Engine]) -> None:
+def test_a_client_cannot_choose_the_endpoint(api: Api, engines: list[Engine]) -> None:
     for engine in engines:
         cookie = {"cookie": f"a=b; slipway-endpoint={engine.endpoint}"}
         answer = api.post(CHAT, json={"model": "m1", **user(TEXT)}, headers=cookie)
@@ -197,7 +195,7 @@ def test_what_the_gateway_decides_cannot_be_chosen_by_a_client(api: Api, engines
         assert "set-cookie" not in answer.headers
 
 
-def test_two_gateways_agree_whatever_they_saw_before(
+def test_two_gateways_choose_the_same_endpoint_after_different_requests(
     hashed: Standalone, make_gateway: Callable[..., Standalone], engines: list[Engine], api: Api
 ) -> None:
     with make_gateway() as other:
@@ -236,12 +234,12 @@ async def test_a_changed_strategy_takes_effect_at_once_without_a_reload_or_a_los
     hashed.route({"m1": prefix_hash(engines, prefixCharLength=100), "m2": plain})
     await asyncio.to_thread(settle, hashed)
     assert len(await at_once(hashed, engines, CHAT, body, 4)) > 1
-    over, seen = asyncio.Event(), Counter()
+    over, outcomes = asyncio.Event(), Counter()
 
     async def ask(session: aiohttp.ClientSession) -> None:
         while not over.is_set():
             async with session.post(hashed.url + CHAT, json=body) as answer:
-                seen[answer.status] += 1
+                outcomes[answer.status] += 1
 
     async with aiohttp.ClientSession() as session:
         tasks = [asyncio.create_task(ask(session)) for _unused in range(2)]
@@ -252,11 +250,11 @@ async def test_a_changed_strategy_takes_effect_at_once_without_a_reload_or_a_los
         ):
             hashed.route({"m1": prefix_hash(engines, prefixCharLength=100), "m2": strategy})
             await asyncio.to_thread(wait_for, lambda load=load: "".join(ring(hashed, "m2")[1:2]) == load)
-            met = seen.total()
-            await asyncio.to_thread(wait_for, lambda met=met: seen.total() > met + 10)
+            met = outcomes.total()
+            await asyncio.to_thread(wait_for, lambda met=met: outcomes.total() > met + 10)
         over.set()
         await asyncio.gather(*tasks)
-    assert set(seen) == {200}
+    assert set(outcomes) == {200}
     assert len(await at_once(hashed, engines, CHAT, body, 2)) == 1
     assert hashed.haproxy_pids() == workers
 
@@ -270,8 +268,8 @@ async def test_an_engine_that_dies_costs_nothing_and_its_conversations_go_to_oth
     chosen = next(engine for engine in engines if engine.name == engine_of(api, body))
     await asyncio.to_thread(chosen.kill)
     try:
-        seen = await at_once(hashed, engines, CHAT, {"model": "m1", **body}, 20)
-        assert chosen.name not in seen
+        outcomes = await at_once(hashed, engines, CHAT, {"model": "m1", **body}, 20)
+        assert chosen.name not in outcomes
     finally:
         await asyncio.to_thread(chosen.start)
     await asyncio.to_thread(wait_for, lambda: engine_of(api, body) == chosen.name)

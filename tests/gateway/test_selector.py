@@ -1,4 +1,4 @@
-"""Requests that choose by label, and the model list that is filtered by label and feature."""
+"""Requests with label selectors, and the model list filtered by label and feature."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHAT = "/v1/chat/completions"
 
 @pytest.fixture(scope="module")
 def chosen(keyless: Standalone, make_engine: Callable[..., Engine]) -> Standalone:
-    """A chat model with labels and its adapter, an embedder, and a model that says nothing of itself."""
+    """A chat model with labels and its adapter, an embedder, and a model without labels and features."""
     endpoints = [make_engine("labelled").endpoint]
     chat = {"labels": LABELS, "features": ["TextGeneration", "Reranking"]}
     keyless.route(
@@ -65,11 +65,11 @@ def test_a_request_goes_to_a_model_that_its_selector_chooses(chosen: Standalone)
     assert {text: status(chosen, "chat", text) for text in FULFILLED} == dict.fromkeys(FULFILLED, 200)
 
 
-def test_a_model_that_the_selector_does_not_choose_is_not_found(chosen: Standalone) -> None:
+def test_a_model_that_the_selector_excludes_gets_404(chosen: Standalone) -> None:
     assert {text: status(chosen, "chat", text) for text in UNFULFILLED} == dict.fromkeys(UNFULFILLED, 404)
 
 
-def test_what_is_no_selector_is_refused(chosen: Standalone) -> None:
+def test_an_invalid_selector_is_refused(chosen: Standalone) -> None:
     assert {text: status(chosen, "chat", text) for text in BROKEN} == dict.fromkeys(BROKEN, 400)
 
 
@@ -101,7 +101,7 @@ def test_several_selectors_all_have_to_choose(chosen: Standalone) -> None:
     assert status(chosen, "chat", "none", "app=(") == 400
 
 
-def test_a_model_without_labels_is_chosen_only_by_what_needs_none(chosen: Standalone) -> None:
+def test_a_model_without_labels_only_matches_selectors_that_need_none(chosen: Standalone) -> None:
     assert status(chosen, "plain", "!app") == 200
     assert status(chosen, "plain", "app") == 404
 
@@ -118,7 +118,7 @@ def test_changed_labels_take_effect(chosen: Standalone, make_engine: Callable[..
     wait_for(lambda: "changing" not in listed(chosen))
 
 
-def test_by_default_the_list_shows_text_generators_and_what_tells_nothing(chosen: Standalone) -> None:
+def test_by_default_the_list_contains_text_generators_and_models_without_features(chosen: Standalone) -> None:
     assert listed(chosen) == ["chat", "chat_fr", "plain"]
 
 
@@ -131,7 +131,7 @@ def test_by_default_the_list_shows_text_generators_and_what_tells_nothing(chosen
         ("?feature=SpeechToText", []),
     ],
 )
-def test_the_list_shows_models_with_any_of_the_features_asked_for(
+def test_the_list_contains_models_with_any_requested_feature(
     chosen: Standalone, query: str, expected: list[str]
 ) -> None:
     assert listed(chosen, query) == expected
@@ -145,7 +145,7 @@ def test_the_list_obeys_label_selectors(chosen: Standalone) -> None:
     assert send(chosen, "GET", "/v1/models", ["app=("])[0] == 400
 
 
-def test_each_model_is_found_by_its_id_whatever_it_can_do(chosen: Standalone) -> None:
+def test_each_model_is_returned_by_id_whatever_its_features(chosen: Standalone) -> None:
     answer = requests.get(f"{chosen.url}/openai/v1/models/embed", timeout=PATIENCE).json()
     assert answer["features"] == ["TextEmbedding"]
     assert send(chosen, "GET", "/v1/models/embed", ["app=embed"])[0] == 200

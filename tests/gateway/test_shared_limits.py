@@ -1,4 +1,4 @@
-"""Limits of keys and subjects hold for three gateways together: per minute, per day, and over restarts."""
+"""Three gateways enforce limits of keys and subjects together: per minute, per day, and across restarts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def insist(gateway: Standalone, name: str) -> str:
 
 
 def insist_all(gateways: list[Standalone], name: str, number: int) -> Counter[str]:
-    """Does that for so many requests to each gateway, at once; returns how many get each answer."""
+    """Sends this many requests to each gateway concurrently. Returns how many get each answer."""
     with ThreadPoolExecutor(32) as pool:
         targets = [gateways[index % len(gateways)] for index in range(number * len(gateways))]
         return Counter(pool.map(lambda gateway: insist(gateway, name), targets))
@@ -167,7 +167,7 @@ def test_tokens_of_one_gateway_count_at_the_others(three: list[Standalone]) -> N
     assert "1000 tokens per minute" in send(three[1], "tokens").json()["error"]["message"]
 
 
-def test_what_a_gateway_used_of_the_day_outlives_each_of_its_processes(three: list[Standalone]) -> None:
+def test_the_use_of_the_day_survives_restarts_of_each_process(three: list[Standalone]) -> None:
     first = three[0]
     assert [insist(first, "crash") for _unused in range(3)] == [""] * 3
     wait_for(lambda: all(spent(gateway, "crash")[0] == 3 for gateway in three))
@@ -186,7 +186,7 @@ def test_what_a_gateway_used_of_the_day_outlives_each_of_its_processes(three: li
     wait_for(lambda: all(spent(gateway, "crash")[0] == 5 + meanwhile for gateway in three))
 
 
-def test_a_new_pod_in_the_place_of_one_learns_what_that_had_spent(three: list[Standalone]) -> None:
+def test_a_replacement_pod_gets_the_use_of_the_old_one(three: list[Standalone]) -> None:
     third = three[2]
     assert [insist(third, "daily") for _unused in range(10)] == [""] * 10
     wait_for(lambda: spent(three[0], "daily")[0] == 10)

@@ -1,4 +1,4 @@
-"""The death of the control process beside a running HAProxy costs no request, and the container lives on."""
+"""If the control process dies while HAProxy runs, no request is lost, and the container keeps running."""
 
 from __future__ import annotations
 
@@ -55,34 +55,36 @@ def steers(gateway: Standalone) -> bool:
 
 
 def restarts(gateway: Standalone) -> float:
-    """As often as the control process says that one was started anew before it."""
+    """Returns the number of restarts that the control process reports."""
     text = requests.get(f"{gateway.control_url}/metrics", timeout=PATIENCE).text
     return float(text.split("\nslipway_gateway_control_restarts_total ")[1].split("\n")[0])
 
 
-async def test_no_new_connection_is_refused_while_it_is_killed_again_and_again(supervised: Standalone) -> None:
-    """Neither by a model nor by the list of models, and the pod stays Ready: container and /readyz are there."""
-    seen: Counter[Any] = Counter()
+async def test_no_new_connection_is_refused_while_the_control_process_is_killed_repeatedly(
+    supervised: Standalone,
+) -> None:
+    """Neither by a model nor by the model list. The pod stays Ready, because container and /readyz keep working."""
+    outcomes: Counter[Any] = Counter()
     over = asyncio.Event()
 
     async def ask(method: str, path: str, body: bytes | None) -> None:
-        while not over.is_set() or seen.total() < REQUESTS:
+        while not over.is_set() or outcomes.total() < REQUESTS:
             try:
                 # Not kept, so that each request has a connection of its own.
                 async with session.request(method, supervised.url + path, data=body) as answer:
                     content = await answer.read()
                     listed = path != "/v1/models" or b'"m1"' in content
-                    seen[path, answer.status if listed else content] += 1
+                    outcomes[path, answer.status if listed else content] += 1
             except (aiohttp.ClientError, TimeoutError) as error:
-                seen[path, type(error).__name__] += 1
+                outcomes[path, type(error).__name__] += 1
             await asyncio.sleep(0.002)
 
     def die() -> None:
         for _unused in range(KILLS):
-            before = seen.total()
+            before = outcomes.total()
             wait_for(lambda: control(supervised) != 0 and steers(supervised))
             os.kill(control(supervised), signal.SIGKILL)
-            wait_for(lambda count=before: seen.total() > count + REQUESTS // KILLS)
+            wait_for(lambda count=before: outcomes.total() > count + REQUESTS // KILLS)
 
     limit = aiohttp.ClientTimeout(total=PATIENCE)
     async with aiohttp.ClientSession(
@@ -96,12 +98,14 @@ async def test_no_new_connection_is_refused_while_it_is_killed_again_and_again(s
         await asyncio.gather(*clients)
     assert supervised.control
     assert supervised.control.poll() is None, "the container's first process"
-    assert {status for _path, status in seen} == {200}, seen
-    assert seen.total() >= REQUESTS
+    assert {status for _path, status in outcomes} == {200}, outcomes
+    assert outcomes.total() >= REQUESTS
     assert restarts(supervised) == KILLS
 
 
-def test_the_next_one_steers(supervised: Standalone, make_engine: Callable[..., Engine]) -> None:
+def test_the_next_control_process_configures_haproxy(
+    supervised: Standalone, make_engine: Callable[..., Engine]
+) -> None:
     other = make_engine("other")
     os.kill(control(supervised), signal.SIGKILL)
     supervised.route({"m1": [other.endpoint]})
@@ -110,7 +114,7 @@ def test_the_next_one_steers(supervised: Standalone, make_engine: Callable[..., 
     assert answer.headers["x-engine"] == "other"
 
 
-def test_an_order_to_stop_is_obeyed_by_both(supervised: Standalone) -> None:
+def test_a_stop_signal_ends_both_processes(supervised: Standalone) -> None:
     child = control(supervised)
     assert supervised.control
     supervised.kill_haproxy()

@@ -1,4 +1,4 @@
-"""Routes with more than one end: shares, conditions, fallbacks and names, through a real HAProxy."""
+"""Routes with several targets: shares, conditions, fallbacks and names, with a real HAProxy."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Bench:
         with Api(self.gateway.url) as session:
             return session.post(path, data=json.dumps({"model": model, **body}), headers=headers)
 
-    def who(self, *args: Any, **options: Any) -> str:
-        """The engine that answered, else the status."""
+    def answered_by(self, *args: Any, **options: Any) -> str:
+        """Returns the engine that answered, or the status."""
         answer = self.ask(*args, **options)
         return answer.headers.get("x-engine", str(answer.status_code)) if answer.status_code < 500 else "failed"
 
@@ -76,16 +76,16 @@ def test_weights_are_met_within_a_point(bench: Bench) -> None:
 
 def test_of_an_order_only_those_with_an_endpoint_share(bench: Bench) -> None:
     bench.route({"service": "a", "weight": 99}, {"service": "b", "weight": 0}, gone="a")
-    assert {bench.who() for _unused in range(10)} == {"b"}
+    assert {bench.answered_by() for _unused in range(10)} == {"b"}
 
 
 def test_the_first_order_answers_while_it_can_and_costs_no_hop(bench: Bench) -> None:
     bench.route(*ONE_OR_THE_OTHER, gone="b")
     before = turns(bench.gateway)
-    assert {bench.who() for _unused in range(5)} == {"a"}
+    assert {bench.answered_by() for _unused in range(5)} == {"a"}
     assert turns(bench.gateway) == before, "with nobody else to ask the request goes as any other"
     bench.route(*ONE_OR_THE_OTHER)
-    assert {bench.who() for _unused in range(5)} == {"a"}
+    assert {bench.answered_by() for _unused in range(5)} == {"a"}
     assert turns(bench.gateway) == before + 5
 
 
@@ -107,30 +107,30 @@ def test_a_model_whose_pods_are_gone_answers_by_its_fallback_at_once(bench: Benc
     bench.route(*ONE_OR_THE_OTHER, gone="a")
     before = timeouts(bench.gateway)
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(lambda: [bench.who() for _unused in range(50)])
-        seen = {waiting(bench.gateway)}
+        future = pool.submit(lambda: [bench.answered_by() for _unused in range(50)])
+        counts = {waiting(bench.gateway)}
         while not future.done():
-            seen.add(waiting(bench.gateway))
+            counts.add(waiting(bench.gateway))
     assert future.result() == ["b"] * 50
-    assert seen == {0}, "no request waits"
+    assert counts == {0}, "no request waits"
     assert timeouts(bench.gateway) == before
 
 
 def test_requests_fall_back_when_the_engine_dies_under_its_endpoint(bench: Bench) -> None:
     bench.route(*ONE_OR_THE_OTHER)
-    assert bench.who() == "a"
+    assert bench.answered_by() == "a"
     before = timeouts(bench.gateway)
     bench.engines["a"].kill()
     try:
-        assert [bench.who() for _unused in range(20)] == ["b"] * 20
+        assert [bench.answered_by() for _unused in range(20)] == ["b"] * 20
     finally:
         bench.engines["a"].start()
     assert timeouts(bench.gateway) == before, "nobody waits for the one that died"
-    wait_for(lambda: bench.who() == "a")
+    wait_for(lambda: bench.answered_by() == "a")
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_an_answer_that_is_an_error_is_asked_of_the_next(bench: Bench, status: int) -> None:
+def test_the_next_target_gets_the_request_after_an_error(bench: Bench, status: int) -> None:
     bench.route(*ONE_OR_THE_OTHER)
     answer = bench.ask(x={"status": status})
     assert [len(engine.bodies) for engine in bench.engines.values()] == [1, 1]
@@ -162,63 +162,63 @@ def test_a_target_without_endpoints_may_be_waited_for(bench: Bench) -> None:
     bench.route(*targets, gone="a")
     before = timeouts(bench.gateway)
     began = time.monotonic()
-    assert bench.who() == "b"
+    assert bench.answered_by() == "b"
     assert time.monotonic() - began >= 1
     assert timeouts(bench.gateway) == before, "it was not refused"
 
 
-def test_where_nobody_can_answer_requests_wait_for_the_first(bench: Bench) -> None:
+def test_requests_wait_for_the_first_target_if_none_has_an_endpoint(bench: Bench) -> None:
     bench.route(*ONE_OR_THE_OTHER, gone="ab")
     answer = bench.ask()
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "model_not_ready"
 
 
-def test_conditions_choose_and_who_fits_none_is_told(bench: Bench) -> None:
+def test_conditions_select_the_target_and_other_requests_are_refused(bench: Bench) -> None:
     when = {"headers": {"X-Tier": ["gold", "a b;c|d&e^f"]}}
     bench.route(
         {"service": "a", "when": when},
         {"service": "b", "order": 1, "when": {"models": ["alias"]}},
         r={"aliases": ["alias"]},
     )
-    assert bench.who(headers={"x-tier": "gold"}) == "a"
-    assert bench.who(headers={"x-tier": "a b;c|d&e^f"}) == "a"
-    assert bench.who("alias") == "b"
+    assert bench.answered_by(headers={"x-tier": "gold"}) == "a"
+    assert bench.answered_by(headers={"x-tier": "a b;c|d&e^f"}) == "a"
+    assert bench.answered_by("alias") == "b"
     answer = bench.ask(headers={"x-tier": "silver"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "no_target")
 
 
 @pytest.mark.parametrize("gone", ["", "a"])
-def test_what_only_one_target_may_have_goes_to_no_other(bench: Bench, gone: str) -> None:
+def test_a_request_for_an_exclusive_target_goes_to_no_other(bench: Bench, gone: str) -> None:
     secret = {"headers": {"x-class": ["pii"]}}
     bench.route({"service": "a", "when": secret, "only": True}, {"service": "b", "order": 1}, gone=gone)
-    assert bench.who(headers={"x-class": "pii"}) == ("failed" if gone else "a")
+    assert bench.answered_by(headers={"x-class": "pii"}) == ("failed" if gone else "a")
     assert not bench.engines["b"].bodies
-    assert bench.who() == "b"
+    assert bench.answered_by() == "b"
 
 
-def test_a_key_reaches_nothing_by_a_route_that_it_may_not_ask(bench: Bench) -> None:
+def test_a_key_reaches_no_target_of_a_route_that_it_may_not_use(bench: Bench) -> None:
     rights = {"tester": {"models": ["r", "b"]}}
     bench.route(*ONE_OR_THE_OTHER, rights=rights)
-    assert {bench.who() for _unused in range(5)} == {"b"}
+    assert {bench.answered_by() for _unused in range(5)} == {"b"}
     assert not bench.engines["a"].bodies
     bench.route({"service": "b"}, {"service": "a", "order": 1}, rights=rights, gone="b")
-    assert bench.who() == "failed"
+    assert bench.answered_by() == "failed"
     bench.route({"service": "a"}, rights=rights)
     assert bench.ask().json()["error"]["code"] == "no_target"
     bench.route({"service": "a", "only": True}, {"service": "b", "order": 1}, rights=rights)
     assert bench.ask().json()["error"]["code"] == "no_target", "what is for one alone goes to no other"
     bench.route({"service": "a"}, rights=rights, a={"internal": True})
-    assert bench.who() == "a", "an internal Service is nobody's but the route's"
+    assert bench.answered_by() == "a", "an internal Service is nobody's but the route's"
 
 
-def test_a_target_is_asked_by_a_name_that_its_engine_knows(bench: Bench) -> None:
+def test_a_target_gets_its_engines_name_for_the_model(bench: Bench) -> None:
     long = "a-rather-long-name-of-a-model-that-does-not-fit-into-the-place-of-a-short-one"
     bench.route({"service": "a"}, a={"models": [long]}, r={"aliases": [long]})
     text = "x" * 100
     for path in (CHAT, COMPLETIONS):
-        assert bench.who(path=path, prompt=text) == "a"
-    assert bench.who(long) == "a"
+        assert bench.answered_by(path=path, prompt=text) == "a"
+    assert bench.answered_by(long) == "a"
     sent = [json.loads(body) for body in bench.engines["a"].bodies]
     assert [body["model"] for body in sent] == [long] * 3
     assert [body.get("prompt") for body in sent] == [text, text, None]
@@ -237,7 +237,7 @@ def test_a_longer_name_fits_into_bodies_of_any_size(bench: Bench, size: int, chu
         assert json.loads(bench.engines["a"].bodies.pop()) == {**body, "model": "n" * 250}
 
 
-def test_the_fallback_is_asked_by_its_own_name_and_in_forms_too(bench: Bench) -> None:
+def test_the_fallback_gets_its_own_name_also_in_forms(bench: Bench) -> None:
     bench.route(*ONE_OR_THE_OTHER, a={"models": ["model-of-a"]}, b={"models": ["b-model"]})
     assert bench.ask(x={"status": 503}).headers["x-engine"] == "b"
     assert [json.loads(engine.bodies[0])["model"] for engine in bench.engines.values()] == ["model-of-a", "b-model"]
@@ -262,16 +262,16 @@ def test_own_pods_may_be_one_of_the_targets(bench: Bench) -> None:
         {"tester": KEY},
     )
     settle(bench.gateway)
-    assert bench.who() == bench.who("static/r") == "a"
+    assert bench.answered_by() == bench.answered_by("static/r") == "a"
     assert bench.ask(x={"status": 503}).headers["x-engine"] == "b"
 
 
 def test_bodies_that_cannot_be_sent_twice_go_to_the_first_that_can_answer(bench: Bench) -> None:
     large = "x" * 200_000
     bench.route(*ONE_OR_THE_OTHER, gone="a")
-    assert bench.who(prompt=large) == "b"
+    assert bench.answered_by(prompt=large) == "b"
     bench.route(*ONE_OR_THE_OTHER)
-    assert bench.who(prompt=large) == "a"
+    assert bench.answered_by(prompt=large) == "a"
 
 
 def test_log_and_tokens_name_the_target_that_answered(bench: Bench) -> None:
@@ -300,7 +300,7 @@ def tokens(gateway: Standalone) -> float:
 
 def test_headers_of_the_hop_reach_no_engine_and_no_client(bench: Bench) -> None:
     bench.route(*ONE_OR_THE_OTHER)
-    wait_for(lambda: bench.who() == "a")
+    wait_for(lambda: bench.answered_by() == "a")
     spoofed = {"x-slipway-targets": "r|static:b&0&0&", "x-slipway-turn": "next", "x-slipway-backend": "static:b"}
     answer = bench.ask(headers=spoofed)
     assert answer.headers["x-engine"] == "a"
@@ -309,12 +309,12 @@ def test_headers_of_the_hop_reach_no_engine_and_no_client(bench: Bench) -> None:
     assert not [name for name in bench.engines["b"].headers[-1] if name.startswith("x-slipway")]
 
 
-def test_a_target_whose_engine_does_not_know_the_path_is_passed_over(bench: Bench) -> None:
+def test_a_target_whose_engine_does_not_serve_the_path_is_skipped(bench: Bench) -> None:
     embeds, chats = {"paths": ["/v1/embeddings"]}, {"paths": [CHAT]}
     bench.route(*ONE_OR_THE_OTHER, a=embeds, r=embeds)
-    assert bench.who() == "b"
+    assert bench.answered_by() == "b"
     bench.route(*ONE_OR_THE_OTHER, a=embeds, b=chats)
-    assert bench.who(path="/v1/embeddings") == "a"
+    assert bench.answered_by(path="/v1/embeddings") == "a"
     bench.route(*ONE_OR_THE_OTHER, a=embeds, b=embeds)
     answer = bench.ask()
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unsupported_endpoint")
@@ -325,4 +325,4 @@ def test_where_only_some_may_answer_their_order_in_the_route_does_not_matter(ben
     only = [{"service": "a", "only": True}, {"service": "b", "only": True}, {"service": "a", "order": 1}]
     for targets in (only, [only[1], only[0], only[2]]):
         bench.route(*targets, rights={"tester": {"models": ["r", "b"]}})
-        assert {bench.who() for _unused in range(5)} == {"b"}
+        assert {bench.answered_by() for _unused in range(5)} == {"b"}

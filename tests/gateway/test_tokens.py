@@ -1,4 +1,4 @@
-"""Tokens are counted by model and key as engines tell them, and no answer is changed, whatever engines send."""
+"""Tokens are counted by model and key as engines report them, and no answer is changed, whatever engines send."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Meter:
         return {kind: now[kind] - self._before.get(kind, 0) for kind in now if now[kind] != self._before.get(kind, 0)}
 
     def becomes(self, expected: dict[str, int]) -> None:
-        """HAProxy may still be at an answer's end when the client has all of it."""
+        """HAProxy may still process an answer's end when the client has received all of it."""
         wait_for(lambda: self.since() == expected)
 
 
@@ -276,7 +276,7 @@ CASES: dict[str, tuple[str, list[str], str, dict[str, int]]] = {
 
 @pytest.mark.parametrize("announced", [False, True], ids=["of-unknown-size", "of-announced-size"])
 @pytest.mark.parametrize("case", CASES)
-def test_what_engines_tell_is_counted(counting: Standalone, api: Api, case: str, announced: bool) -> None:
+def test_tokens_that_engines_report_are_counted(counting: Standalone, api: Api, case: str, announced: bool) -> None:
     path, pieces, kind, expected = CASES[case]
     text = "".join(pieces)
     meter = Meter(counting)
@@ -339,7 +339,7 @@ def test_a_stream_without_usage_is_estimated_by_its_events_and_the_size_of_the_r
     meter.becomes(estimate | {f"~{kind}": tokens for kind, tokens in estimate.items()})
 
 
-def test_a_client_that_leaves_is_counted_with_what_came_until_then(
+def test_an_answer_to_a_client_that_disconnects_is_counted_up_to_then(
     counting: Standalone, api: Api, engine: Engine
 ) -> None:
     meter = Meter(counting)
@@ -492,9 +492,9 @@ def test_an_engine_that_dies_within_a_stream_is_counted_by_its_events(counting: 
     wait_for(lambda: meter.since().get("~output") == 2)
 
 
-def cut_answers(gateway: Standalone, who: str = "cut_answers") -> float:
+def cut_answers(gateway: Standalone, name: str = "cut_answers") -> float:
     text = requests.get(f"{gateway.control_url}/metrics", timeout=PATIENCE).text
-    return float(re.findall(rf'^slipway_gateway_{who}_total{{model="m1",.*}} (\S+)$', text, re.MULTILINE)[0])
+    return float(re.findall(rf'^slipway_gateway_{name}_total{{model="m1",.*}} (\S+)$', text, re.MULTILINE)[0])
 
 
 ANSWER_CUT = {"type": "server_error", "param": None, "code": "answer_cut"}
@@ -546,7 +546,7 @@ def test_an_event_that_the_cut_left_half_is_not_taken_for_the_begin_of_the_error
     ],
     ids=["stream-with-its-end", "of-a-length", "no-stream"],
 )
-def test_nothing_is_added_to_an_answer_that_cannot_take_it_or_was_whole(
+def test_no_event_is_added_to_a_complete_answer_or_one_with_a_length(
     api: Api, pieces: list[str], more: dict[str, Any]
 ) -> None:
     body = {"model": "m1", "x": {"pieces": pieces, "type": EVENTS, "broken": True, **more}}

@@ -1,4 +1,4 @@
-"""The page behind a real HAProxy: what is open, what needs a key, and that nothing else changes."""
+"""The page with a real HAProxy: public paths, paths that need a key, and no other changes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_files_of_the_page_need_no_key(guarded: Standalone, name: str) -> No
         "/ui/other",
     ],
 )
-def test_whatever_is_no_file_of_the_page_needs_a_key(guarded: Standalone, path: str) -> None:
+def test_paths_that_are_not_files_of_the_page_need_a_key(guarded: Standalone, path: str) -> None:
     assert status(guarded, path) == 401
 
 
@@ -93,7 +93,7 @@ def test_without_keys_everything_of_the_page_is_open(opened: Standalone) -> None
     assert status(opened, "/ui/nothing") == 404
 
 
-def test_while_the_control_process_is_away_requests_are_answered_and_the_page_is_told(opened: Standalone) -> None:
+def test_without_the_control_process_requests_are_answered_and_the_page_gets_an_error(opened: Standalone) -> None:
     with Api(opened.url) as client:
         wait_for(lambda: client.post("/v1/completions", data=b'{"model":"m1"}').status_code == 200)
         assert opened.control is not None

@@ -1,4 +1,4 @@
-"""Requests whose engine dies before it began to answer wait for the next one. Nobody tells the gateway of the death."""
+"""Requests whose engine dies before it answers wait for another one. Nothing notifies the gateway of the death."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def served(shared: Standalone, engine: Engine) -> Standalone:
     return shared
 
 
-async def test_what_the_only_engine_had_not_begun_to_answer_is_answered_by_the_next_process(
+async def test_the_next_process_of_the_only_engine_answers_unanswered_requests(
     served: Standalone, engine: Engine
 ) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -66,7 +66,7 @@ def ask_and_stay(gateway: Standalone, model: str) -> http.client.HTTPConnection:
 
 
 def logged(gateway: Standalone, client: str) -> list[dict[str, Any]]:
-    """What HAProxy's log says of the client's requests that have ended."""
+    """Returns HAProxy's log entries of the client's completed requests."""
     lines = (gateway.directory / "haproxy.log").read_text().rpartition("\n")[0].splitlines()
     return [json.loads(line) for line in lines if line.startswith("{") and client in line]
 
@@ -102,7 +102,7 @@ async def test_a_client_that_a_trusted_proxy_names_is_not_taken_for_one_that_lef
         assert [one["retries"] <= 2 for one in held] == [True], "a request that is dropped here is tried again"
 
 
-async def test_it_is_answered_by_another_pod_where_that_one_is_gone_for_good(
+async def test_another_pod_answers_if_the_first_one_does_not_return(
     served: Standalone, engine: Engine, make_engine: Callable[..., Engine]
 ) -> None:
     async with aiohttp.ClientSession() as session:
@@ -129,8 +129,8 @@ async def test_requests_are_answered_however_often_the_only_engine_dies(served: 
             before = len(engine.bodies)
             await asyncio.to_thread(wait_for, lambda count=before: len(engine.bodies) > count + 20)
 
-    seen = await under_load(served, die, (SMALL, MEDIUM))
-    assert set(seen) == {200}, seen
+    outcomes = await under_load(served, die, (SMALL, MEDIUM))
+    assert set(outcomes) == {200}, outcomes
 
 
 def test_idle_connections_that_died_with_the_engine_do_not_use_up_retries(served: Standalone, engine: Engine) -> None:
@@ -195,7 +195,7 @@ async def test_a_request_survives_a_reload_while_it_waits_for_the_next(served: S
             assert (await request).status == 200
 
 
-def test_who_waited_in_vain_is_told_so_on_a_connection_that_is_kept(
+def test_a_request_that_waited_in_vain_gets_an_error_and_its_connection_stays_open(
     make_gateway: Callable[..., Standalone], make_engine: Callable[..., Engine]
 ) -> None:
     engine = make_engine("only")
@@ -210,10 +210,10 @@ def test_who_waited_in_vain_is_told_so_on_a_connection_that_is_kept(
             assert answer.headers["retry-after"] == "10"
 
 
-def test_what_engines_die_of_is_not_sent_for_ever(
+def test_a_request_that_crashes_engines_is_not_sent_forever(
     make_gateway: Callable[..., Standalone], make_engine: Callable[..., Engine]
 ) -> None:
-    """A request that has waited twice is not sent a third time, whatever it says of itself."""
+    """A request that has waited twice is not sent a third time, whatever its headers contain."""
     engine, unworn = make_engine("only"), {"x-slipway-tries": "0"}
     with make_gateway(holdSeconds=PATIENCE) as gateway:
         gateway.route({"m1": [engine.endpoint]})

@@ -1,4 +1,4 @@
-"""A model at zero is woken by its first request: real HAProxy, real waker, a server that stands for the API server."""
+"""The first request wakes a model from zero, with a real HAProxy, a real waker, and a fake API server."""
 
 from __future__ import annotations
 
@@ -140,14 +140,14 @@ async def test_the_first_request_wakes_the_model_and_is_answered_soon_after_its_
     assert cluster.written == [1]
 
 
-async def test_many_requests_wake_it_once_and_all_are_answered(cluster: Cluster) -> None:
+async def test_many_requests_wake_a_model_once_and_all_are_answered(cluster: Cluster) -> None:
     cluster.start_seconds = 2.0  # longer than requests wait for models that nobody wakes, and more than wait there
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         assert set(await asyncio.gather(*(ask(session, cluster.gateway) for _unused in range(100)))) == {200}
     assert cluster.written == [1]
 
 
-async def test_a_model_that_nobody_may_scale_is_waited_for_only_briefly(cluster: Cluster) -> None:
+async def test_requests_wait_only_briefly_for_a_model_that_cannot_be_scaled(cluster: Cluster) -> None:
     async with aiohttp.ClientSession() as session:
         assert await ask(session, cluster.gateway, "off") == 503
     assert cluster.written == []
@@ -172,7 +172,7 @@ async def test_a_route_sets_how_long_requests_wait_for_a_model_that_a_controller
         assert await late == 200
 
 
-async def test_nobody_is_woken_for_clients_that_left(cluster: Cluster) -> None:
+async def test_no_model_is_woken_for_disconnected_clients(cluster: Cluster) -> None:
     cluster.replicas = 1  # starts, and takes long
     async with aiohttp.ClientSession() as session:
         request = asyncio.create_task(ask(session, cluster.gateway))

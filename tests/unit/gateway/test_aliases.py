@@ -1,4 +1,4 @@
-"""Ids that a Service answers for while nobody has them as names of their own, and Services that answer for none."""
+"""Aliases: IDs that a Service answers for if no Service has them as a name. And Services without any ID."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OLD, NEW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 
 def table(*services: dict[str, Any], rules: Rules | None = None) -> RoutingTable:
-    """The table of Services about which there is nothing to complain."""
+    """Returns the table of Services without faults."""
     routing_table, faults = build(services, [], *([rules] if rules else []))
     assert faults == ()
     return routing_table
@@ -31,7 +31,7 @@ def test_an_alias_is_answered_and_not_listed() -> None:
     assert routing_table.listed == ("m1",)
 
 
-def test_a_name_of_its_own_beats_an_alias_however_young_it_is() -> None:
+def test_a_name_takes_precedence_over_an_older_alias() -> None:
     routing_table = table(service("m1", since=OLD, aliases=[HUB]), service("m2", since=NEW, models=[HUB]))
     assert routing_table.models[HUB] == "default:m2"
     assert routing_table.listed == (HUB, "m1")
@@ -66,13 +66,13 @@ def test_aliases_take_room_in_the_table_as_names_do() -> None:
     assert "one namespace" in faults[0].message
 
 
-def test_an_alias_that_goes_elsewhere_is_no_news_and_a_name_that_does_is() -> None:
+def test_a_handover_of_a_name_is_reported_but_not_of_an_alias() -> None:
     first, second = service("a", since=OLD, aliases=[HUB]), service("b", since=NEW, aliases=[HUB])
-    seen = Handovers()
-    assert seen.observe(table(first, second), {}) == []
-    assert seen.observe(table(second), {}) == []
-    assert seen.observe(table(second, service("c", models=[HUB])), {}) == []
-    moved = seen.observe(table(second), {})
+    handovers = Handovers()
+    assert handovers.observe(table(first, second), {}) == []
+    assert handovers.observe(table(second), {}) == []
+    assert handovers.observe(table(second, service("c", models=[HUB])), {}) == []
+    moved = handovers.observe(table(second), {})
     assert [(one.loser.service, one.winner.service, one.models) for one in moved] == [("c", "b", (HUB,))]
 
 

@@ -1,4 +1,4 @@
-"""What HAProxy is told of models whose endpoints are chosen by prefix."""
+"""HAProxy's map of models whose endpoints are selected by prefix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_hashed_model_has_its_parameters_and_the_names_of_its_servers() -> Non
     assert rings(desired) == {"ns:m": "ns:m,150,200,10.0.0.1:80,fd00::1:80"}
 
 
-def test_only_models_that_ask_for_it_are_hashed() -> None:
+def test_only_models_with_prefix_hash_have_a_ring() -> None:
     assert rings(EMPTY._replace(backends={"ns:m": Backend("ns", "m", TWO)})) == {}
 
 

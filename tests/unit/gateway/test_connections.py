@@ -50,7 +50,7 @@ def test_no_address_may_fill_a_frontend(per_address: int) -> None:
 @pytest.mark.parametrize("mib", [128, 256, 768, 4096])
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_no_address_may_hold_all_buffers(threads: int, mib: int, most: int) -> None:
-    """A request whose client does not read the answer holds two, and two more in each hop."""
+    """A request whose client does not read the answer holds two buffers, and two more in each hop."""
     settings = Settings(memory_bytes=mib << 20, threads=threads, max_body_bytes=1 << 20, max_connections=most)
     public, *hops = frontends(settings)
     limit = connections.address_limit(settings)

@@ -1,4 +1,4 @@
-"""How the control process falls back, with pretended sockets of HAProxy."""
+"""How the control process handles errors of HAProxy, with fake sockets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slipway.gateway.settings import Settings
 
 @asynccontextmanager
 async def listening(path: Path, answer: str, prompt: str = "") -> AsyncIterator[list[str]]:
-    """Pretends to be a command socket that gives one answer to everything; yields what it was told."""
+    """A fake command socket with one answer to every command. Yields the received commands."""
     commands: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,7 +36,7 @@ async def listening(path: Path, answer: str, prompt: str = "") -> AsyncIterator[
         server.close()
 
 
-async def test_a_haproxy_that_is_told_to_end_is_not_revived(tmp_path: Path) -> None:
+async def test_a_stopping_haproxy_is_not_revived(tmp_path: Path) -> None:
     dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
     async with listening(tmp_path / "master.sock", "Success=1\n") as commands:
         with pytest.raises(NotRunningError):
@@ -45,7 +45,7 @@ async def test_a_haproxy_that_is_told_to_end_is_not_revived(tmp_path: Path) -> N
     assert (tmp_path / "haproxy.cfg").exists(), "who starts next reads what is wanted"
 
 
-async def test_a_haproxy_with_older_settings_is_loaded_anew(tmp_path: Path) -> None:
+async def test_a_haproxy_with_older_settings_is_reloaded(tmp_path: Path) -> None:
     dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
     async with (
         listening(tmp_path / "master.sock", "Success=1\n") as commands,
@@ -67,7 +67,7 @@ async def test_reloads_do_not_follow_at_once(tmp_path: Path) -> None:
     assert commands == ["reload"]
 
 
-async def test_a_reload_that_fails_is_told(tmp_path: Path) -> None:
+async def test_a_failed_reload_raises_an_error(tmp_path: Path) -> None:
     dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
     async with (
         listening(tmp_path / "master.sock", "Success=0\n--\nbad line 7\n\n"),
@@ -77,7 +77,7 @@ async def test_a_reload_that_fails_is_told(tmp_path: Path) -> None:
             await dataplane.apply(DesiredState())
 
 
-def test_files_are_replaced_as_a_whole_and_only_where_they_differ(tmp_path: Path) -> None:
+def test_only_files_that_differ_are_replaced_atomically(tmp_path: Path) -> None:
     write_files(tmp_path, {"lua/a.lua": "one", "b": "same"})
     before = (tmp_path / "b").stat().st_ino
     write_files(tmp_path, {"lua/a.lua": "two", "b": "same"})
@@ -106,7 +106,7 @@ async def test_counters_of_tokens_are_read_each_minute_without_a_scrape(
 
 
 class SlowSession:
-    """Pretends to be a session with HAProxy, in which the first dump of the token counts arrives late."""
+    """A fake session with HAProxy, in which the first dump of the token counts arrives late."""
 
     dumps, open, most = 0, 0, 0
 
@@ -130,7 +130,7 @@ async def slow_session(_path: Path) -> AsyncIterator[SlowSession]:
 
 
 async def test_readings_of_counters_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older dump that is added last would count as a wrap: 2^32 tokens."""
+    """If an older dump were added last, it would count as a wrap of 2^32 tokens."""
     monkeypatch.setattr(haproxy_socket, "open_session", slow_session)
     plane = DataPlane(Settings(run_directory=str(tmp_path), count_tokens=True, threads=2))
     readings = await asyncio.gather(*(plane.read_counters() for _unused in range(3)))

@@ -1,4 +1,4 @@
-"""The exchange of gateways whose HAProxy and network are objects: starts, restarts, ends and faults, without time."""
+"""The exchange between gateways with a fake HAProxy, network and clock: starts, restarts, ends and faults."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Time(Clock):
 
 
 class Haproxy:
-    """Counts requests and holds them to grants, as limits.lua does."""
+    """Counts requests and enforces grants like limits.lua."""
 
     def __init__(self) -> None:
         self.births = 0
@@ -55,7 +55,7 @@ class Haproxy:
         self.calls: list[str] = []
 
     def send(self, holder: str = "a") -> bool:
-        """Whether a request passes; otherwise it waits."""
+        """Sends a request. Returns whether it passes; otherwise it waits."""
         if holder not in self.entries:
             self.births += 1
             self.entries[holder] = HolderEntry(f"b{self.births}", 0)
@@ -116,7 +116,7 @@ class Pod:
         self.start()
 
     def start(self) -> None:
-        """A new control process."""
+        """Starts a new control process."""
         settings = Settings(
             run_directory=str(self.directory),
             exchange_listen=self.name,
@@ -139,7 +139,7 @@ class Pod:
 
 
 class Cluster:
-    """Pods, and the network between them."""
+    """Gateway pods and the network between them."""
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.key = directory, directory / "key"
@@ -169,7 +169,7 @@ class Cluster:
             await asyncio.sleep(0)  # for the questions to those that were silent
 
     async def spend(self, *pods: Pod, rounds: int = 60) -> int:
-        """How many requests pass."""
+        """Returns how many requests pass."""
         passed = 0
         for _unused in range(rounds):
             for pod in pods:

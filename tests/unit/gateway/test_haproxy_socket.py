@@ -1,4 +1,4 @@
-"""The socket of HAProxy: what is sent to it."""
+"""Commands on HAProxy's socket."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_command_is_one_line_and_its_answer_comes_without_blank_lines() 
 
 
 @pytest.mark.parametrize("text", ["a;show info", "a\nshow info", "a\rb", "a\\;b"])
-async def test_what_would_be_read_as_more_than_one_command_is_not_sent(text: str) -> None:
+async def test_text_with_several_commands_is_not_sent(text: str) -> None:
     writer = Writer()
     with pytest.raises(CommandError, match="add map: not sent"):
         await session(writer).query(f"add map /run/models.map {text} ns:m")

@@ -1,4 +1,4 @@
-"""Public keys of an issuer: which are usable, and the files that HAProxy gets."""
+"""Public keys of an issuer: usable ones, and their files for HAProxy."""
 
 from __future__ import annotations
 

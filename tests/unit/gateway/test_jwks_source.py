@@ -1,4 +1,4 @@
-"""The key set of an issuer: fetched over TLS from an address that answers well, badly, or not at all."""
+"""The key set of an issuer, fetched over TLS from a server that answers correctly, incorrectly, or not at all."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_the_log_contains_no_query_of_the_address(world: World, caplog: py
     assert not any("secret" in message for message in messages)
 
 
-async def test_a_failed_first_request_publishes_once_that_there_are_no_keys(world: World) -> None:
+async def test_a_failed_first_request_publishes_no_keys_once(world: World) -> None:
     good, bad = world.answer, lambda: web.Response(status=503)
     for answer in (bad, bad, good, bad):
         world.answer = answer

@@ -34,7 +34,7 @@ def test_only_hashes_leave() -> None:
     assert hash_keys(secret(alice=b"sk-1\n")) == ((expected, "alice"),)
 
 
-def test_empty_values_and_a_missing_secret_let_nobody_in() -> None:
+def test_empty_values_and_a_missing_secret_give_no_keys() -> None:
     assert hash_keys(secret(empty=b"", space=b" \n")) == ()
     assert hash_keys({}) == hash_keys(None) == ()
 
@@ -93,7 +93,7 @@ def test_rights_are_read_by_name_of_the_key() -> None:
     ],
     ids=str,
 )
-def test_a_key_whose_rights_are_nonsense_keeps_its_last_good_ones(nonsense: object) -> None:
+def test_a_key_with_invalid_rights_keeps_its_last_valid_ones(nonsense: object) -> None:
     good, _unused = read(with_rights({"alice": {"requestsPerMinute": 5}}))
     ring, problems = read(with_rights({"alice": nonsense, "bob": {"owner": "b"}}), good)
     assert ring.rights == {"alice": Rights(requests_per_minute=5), "bob": Rights(owner="b")}
@@ -119,7 +119,7 @@ def test_a_key_ends() -> None:
     assert names(read(keys_secret, now=NOW - dt.timedelta(seconds=1))[0]) == {"alice", "bob"}
 
 
-def test_tokens_are_limited_only_where_they_are_counted() -> None:
+def test_token_limits_require_token_counting() -> None:
     ring, problems = read(with_rights({"alice": {"tokensPerMinute": 5}}), counted=False)
     assert names(ring) == {"bob"}
     assert "countTokens" in problems[0]
@@ -172,6 +172,6 @@ def test_an_invalid_subject_is_a_problem(name: str) -> None:
     assert "not a valid subject" in problems[0]
 
 
-def test_a_subject_whose_rights_were_just_removed_is_refused_and_a_key_is_not_limited() -> None:
+def test_without_rights_a_subject_is_refused_and_a_key_is_unlimited() -> None:
     assert get_rights({}, "alice") == Rights()
     assert get_rights({}, "jwt:alice") == REFUSED

@@ -1,4 +1,4 @@
-"""The cluster as a source: what the API server tells becomes table, keys and Events."""
+"""The cluster as a source: objects of the API server become table, keys and Events."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ ROUTE = "slipway.inference/route"
 
 
 class Api:
-    """As much of a Client as the source uses. Watches show what `tell` is given."""
+    """The part of a Client that the source uses. Watches return the events of `send_event`."""
 
     def __init__(self, metrics: Metrics, *objects: dict[str, Any]) -> None:
         self.metrics = metrics
         self.objects = list(objects)
         self.written: list[dict[str, Any]] = []
-        self.asked: list[tuple[str, str]] = []
+        self.requested: list[tuple[str, str]] = []
         self._news: dict[str, asyncio.Queue[WatchEvent]] = {}
 
-    def tell(self, kind: str, type_: str, obj: dict[str, Any]) -> None:
+    def send_event(self, kind: str, type_: str, obj: dict[str, Any]) -> None:
         self._queue(kind).put_nowait(WatchEvent(type_, obj))
 
     def _queue(self, plural: str) -> asyncio.Queue[WatchEvent]:
         return self._news.setdefault(plural, asyncio.Queue())
 
     async def pages(self, kind: Kind, *, namespace: str = "", labels: str = "") -> AsyncIterator[Page]:
-        self.asked.append((kind.plural, labels))
+        self.requested.append((kind.plural, labels))
         yield Page([obj for obj in self.objects if obj["kind"] == kind.kind], "1")
 
     async def watch(self, kind: Kind, **_unused: Any) -> AsyncIterator[WatchEvent]:
@@ -71,8 +71,8 @@ class Api:
         return next(event for event in self.written if event["metadata"]["name"] == name.name) | patch
 
 
-class Seen:
-    """Stands for ReconcileLoop."""
+class Published:
+    """Replaces ReconcileLoop."""
 
     def __init__(self) -> None:
         self.snapshots: list[Snapshot] = []
@@ -128,20 +128,20 @@ async def until(condition: Any) -> None:
 
 async def follow(
     api: Api, secret: Key | None = None, waiting: dict[str, int] | None = None, settings: Settings | None = None
-) -> tuple[Seen, asyncio.Task[None]]:
-    async def asked() -> dict[str, int]:
+) -> tuple[Published, asyncio.Task[None]]:
+    async def count_waiting() -> dict[str, int]:
         return waiting or {}
 
-    seen = Seen()
+    published = Published()
     source = KubernetesSource(api, api.metrics, secret, settings or Settings())  # type: ignore[arg-type]
-    waker = Waker(api, asked, source.report_not_woken, source.report_woken)  # type: ignore[arg-type]
+    waker = Waker(api, count_waiting, source.report_not_woken, source.report_woken)  # type: ignore[arg-type]
 
     async def run() -> None:
-        await asyncio.gather(source.run(seen.publish), waker.run(lambda: seen.table))
+        await asyncio.gather(source.run(published.publish), waker.run(lambda: published.table))
 
     task = asyncio.create_task(run())
-    await until(lambda: seen.snapshots)
-    return seen, task
+    await until(lambda: published.snapshots)
+    return published, task
 
 
 async def stop(task: asyncio.Task[None]) -> None:
@@ -152,30 +152,30 @@ async def stop(task: asyncio.Task[None]) -> None:
 
 async def test_services_and_slices_become_a_table_that_follows_them() -> None:
     api = Api(Metrics(), service("m1"), piece("m1", "10.0.0.1"))
-    seen, task = await follow(api)
-    assert seen.table
-    assert seen.table.backends["ns:m1"].endpoints == ("10.0.0.1:8080",)
-    api.tell("endpointslices", "MODIFIED", piece("m1", "10.0.0.2", "2"))
-    await until(lambda: seen.table and seen.table.backends["ns:m1"].endpoints == ("10.0.0.2:8080",))
-    api.tell("services", "DELETED", service("m1", version="3"))
-    await until(lambda: seen.table and not seen.table.models)
-    assert {labels for _unused, labels in api.asked} == {f"{ROUTE}=true"}
+    published, task = await follow(api)
+    assert published.table
+    assert published.table.backends["ns:m1"].endpoints == ("10.0.0.1:8080",)
+    api.send_event("endpointslices", "MODIFIED", piece("m1", "10.0.0.2", "2"))
+    await until(lambda: published.table and published.table.backends["ns:m1"].endpoints == ("10.0.0.2:8080",))
+    api.send_event("services", "DELETED", service("m1", version="3"))
+    await until(lambda: published.table and not published.table.models)
+    assert {labels for _unused, labels in api.requested} == {f"{ROUTE}=true"}
     await stop(task)
 
 
-async def test_an_invalid_route_is_logged_counted_and_told_to_its_service_once(
+async def test_an_invalid_route_is_logged_counted_and_recorded_for_its_service_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     metrics = Metrics()
     api = Api(metrics, service("bad", "{nonsense"), service("good"))
     with caplog.at_level(logging.WARNING):
-        seen, task = await follow(api)
-        api.tell("services", "MODIFIED", service("good", version="2"))
+        published, task = await follow(api)
+        api.send_event("services", "MODIFIED", service("good", version="2"))
         await until(lambda: len(api.written) >= 1)
-        api.tell("services", "ADDED", service("worse", "{nonsense"))
+        api.send_event("services", "ADDED", service("worse", "{nonsense"))
         await until(lambda: len(api.written) >= 2)
-    assert seen.table
-    assert set(seen.table.models) == {"good", "ns/good"}
+    assert published.table
+    assert set(published.table.models) == {"good", "ns/good"}
     assert [event["involvedObject"]["name"] for event in api.written] == ["bad", "worse"]
     assert api.written[0]["reason"] == "InvalidRoute"
     assert b"slipway_gateway_route_faults 2.0" in metrics.text()
@@ -203,8 +203,8 @@ async def test_each_name_that_two_models_give_is_logged_once_with_the_model_that
     younger["metadata"] |= {"creationTimestamp": "2026-01-02T00:00:00Z", "namespace": namespace, "uid": "younger"}
     metrics = Metrics()
     with caplog.at_level(logging.WARNING):
-        seen, task = await follow(Api(metrics, older, younger))
-        await until(lambda: seen.table and len(seen.table.backends) == 2)
+        published, task = await follow(Api(metrics, older, younger))
+        await until(lambda: published.table and len(published.table.backends) == 2)
     lines = [record.getMessage() for record in caplog.records if "belongs to" in record.getMessage()]
     own = f"Service {namespace}/{younger['metadata']['name']}"
     assert sorted(lines) == [f"{own}: the ID {name!r} belongs to Service ns/m1, which is older" for name in lost]
@@ -212,12 +212,12 @@ async def test_each_name_that_two_models_give_is_logged_once_with_the_model_that
     await stop(task)
 
 
-async def test_a_model_that_cannot_be_woken_is_told_to_its_service() -> None:
+async def test_a_model_that_cannot_be_woken_gets_an_event_for_its_service() -> None:
     target = {"group": "kubeai.org", "version": "v1", "plural": "models", "name": "cold"}
     api = Api(Metrics(), service("cold", json.dumps({"scale": target})))
-    seen, task = await follow(api, waiting={"ns:cold": 1})
+    published, task = await follow(api, waiting={"ns:cold": 1})
     await until(lambda: api.written)
-    assert seen.table.models["cold"] == "ns:cold"
+    assert published.table.models["cold"] == "ns:cold"
     event = api.written[0]
     assert (event["involvedObject"]["name"], event["type"], event["reason"]) == ("cold", "Warning", "NotWoken")
     assert "models cold cannot be scaled from zero: not found" in event["message"]
@@ -248,12 +248,12 @@ async def test_keys_are_known_before_haproxy_is_ready() -> None:
         "metadata": {"namespace": "system", "name": "keys"},
         "data": {"alice": base64.b64encode(b"sk-1").decode()},
     }
-    seen, task = await follow(Api(Metrics(), secret), Key("system", "keys"))
-    assert seen.snapshots[0].keys == ((hashlib.sha256(b"sk-1").hexdigest().upper(), "alice"),)
+    published, task = await follow(Api(Metrics(), secret), Key("system", "keys"))
+    assert published.snapshots[0].keys == ((hashlib.sha256(b"sk-1").hexdigest().upper(), "alice"),)
     await stop(task)
 
 
-async def test_rights_that_cannot_be_read_are_told_to_the_secret_and_its_text_is_not() -> None:
+async def test_unreadable_rights_get_an_event_for_the_secret_without_its_text() -> None:
     secret = {
         "kind": SECRET.kind,
         "metadata": {
@@ -266,19 +266,19 @@ async def test_rights_that_cannot_be_read_are_told_to_the_secret_and_its_text_is
         "data": {"alice": base64.b64encode(b"sk-1").decode()},
     }
     api = Api(Metrics(), secret)
-    seen, task = await follow(api, Key("system", "keys"))
+    published, task = await follow(api, Key("system", "keys"))
     await until(lambda: api.written)
     event = api.written[0]
     assert (event["involvedObject"]["name"], event["type"], event["reason"]) == ("keys", "Warning", "InvalidKeyRights")
     assert "requestsPerMinute" in event["message"]
     assert "sk-1" not in json.dumps(event)
-    assert seen.snapshots[0].keys == ()
+    assert published.snapshots[0].keys == ()
     await stop(task)
 
 
 async def test_a_missing_secret_means_no_keys() -> None:
-    seen, task = await follow(Api(Metrics()), Key("system", "keys"))
-    assert seen.snapshots[0].keys == ()
+    published, task = await follow(Api(Metrics()), Key("system", "keys"))
+    assert published.snapshots[0].keys == ()
     await stop(task)
 
 
@@ -288,30 +288,31 @@ def namespace(name: str) -> dict[str, Any]:
 
 
 def events(api: Api) -> set[tuple[str, str, str]]:
-    """Of each Event the Service, its uid and the reason."""
+    """Returns Service, UID and reason of each Event."""
     about = [(event["involvedObject"], event["reason"]) for event in api.written]
     return {(f"{of['namespace']}/{of['name']}", of["uid"], reason) for of, reason in about}
 
 
-async def test_while_a_service_is_made_again_its_qualified_id_leads_to_nobody_and_the_plain_one_is_told_of_both() -> (
-    None
-):
+async def test_while_a_service_is_recreated_its_qualified_id_is_free_and_its_plain_id_is_handed_over() -> None:
     route = json.dumps({"models": ["advisor", "bank/advisor", "gpt-4o"]})
     victim, thief = service("advisor", namespace="bank"), service("thief", route, namespace="tenant")
     thief["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     api = Api(Metrics(), victim, thief)
-    seen, task = await follow(api)
-    assert (seen.table.models["advisor"], seen.table.models["bank/advisor"]) == ("bank:advisor", "bank:advisor")
-    api.tell("services", "DELETED", service("advisor", namespace="bank", version="3"))
-    await until(lambda: seen.table.models.get("advisor") == "tenant:thief")
-    assert "bank/advisor" not in seen.table.models
+    published, task = await follow(api)
+    assert (published.table.models["advisor"], published.table.models["bank/advisor"]) == (
+        "bank:advisor",
+        "bank:advisor",
+    )
+    api.send_event("services", "DELETED", service("advisor", namespace="bank", version="3"))
+    await until(lambda: published.table.models.get("advisor") == "tenant:thief")
+    assert "bank/advisor" not in published.table.models
     lost, taken = ("bank/advisor", "advisor", "IdLost"), ("tenant/thief", "thief", "IdTaken")
     await until(lambda: {lost, taken} <= events(api))
     again = service("advisor", namespace="bank", version="4", uid="again")
     again["metadata"]["creationTimestamp"] = "2026-01-03T00:00:00Z"
-    api.tell("services", "ADDED", again)
+    api.send_event("services", "ADDED", again)
     await until(lambda: ("bank/advisor", "again", "IdLost") in events(api))
-    assert seen.table.models["bank/advisor"] == "bank:advisor"
+    assert published.table.models["bank/advisor"] == "bank:advisor"
     await stop(task)
 
 
@@ -324,7 +325,7 @@ async def test_no_noise_hides_that_an_id_was_taken() -> None:
     thief["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     api = Api(Metrics(), victim, thief, *noise)
     _unused, task = await follow(api)
-    api.tell("services", "DELETED", service("advisor", namespace="bank", version="3"))
+    api.send_event("services", "DELETED", service("advisor", namespace="bank", version="3"))
     await until(lambda: ("bank/advisor", "advisor", "IdLost") in events(api))
     await stop(task)
 
@@ -332,38 +333,40 @@ async def test_no_noise_hides_that_an_id_was_taken() -> None:
 async def test_an_id_with_an_owner_waits_for_its_owner() -> None:
     settings = Settings(id_owners={"advisor": "bank"})
     api = Api(Metrics(), service("advisor", namespace="tenant"))
-    seen, task = await follow(api, settings=settings)
-    assert set(seen.table.models) == {"tenant/advisor"}
-    api.tell("services", "ADDED", service("advisor", version="2", namespace="bank"))
-    await until(lambda: seen.table.models.get("advisor") == "bank:advisor")
+    published, task = await follow(api, settings=settings)
+    assert set(published.table.models) == {"tenant/advisor"}
+    api.send_event("services", "ADDED", service("advisor", version="2", namespace="bank"))
+    await until(lambda: published.table.models.get("advisor") == "bank:advisor")
     await stop(task)
 
 
 async def test_services_of_namespaces_that_match_the_selector_are_served_and_those_of_others_are_not() -> None:
     api = Api(Metrics(), service("a", namespace="one"), service("b", namespace="two"), namespace("one"))
-    seen, task = await follow(api, settings=Settings(routed_namespaces="slipway=yes"))
-    assert set(seen.table.backends) == {"one:a"}
-    assert ("namespaces", "slipway=yes") in api.asked
-    api.tell("namespaces", "ADDED", namespace("two"))
-    await until(lambda: "two:b" in seen.table.backends)
-    api.tell("namespaces", "DELETED", namespace("two"))
-    await until(lambda: "two:b" not in seen.table.backends)
+    published, task = await follow(api, settings=Settings(routed_namespaces="slipway=yes"))
+    assert set(published.table.backends) == {"one:a"}
+    assert ("namespaces", "slipway=yes") in api.requested
+    api.send_event("namespaces", "ADDED", namespace("two"))
+    await until(lambda: "two:b" in published.table.backends)
+    api.send_event("namespaces", "DELETED", namespace("two"))
+    await until(lambda: "two:b" not in published.table.backends)
     await stop(task)
 
 
 async def test_namespaces_are_not_read_where_none_are_chosen() -> None:
     api = Api(Metrics(), service("a"))
     _unused, task = await follow(api)
-    assert {plural for plural, _labels in api.asked} == {"services", "endpointslices"}
+    assert {plural for plural, _labels in api.requested} == {"services", "endpointslices"}
     await stop(task)
 
 
-async def test_foreign_endpoints_are_used_where_the_setting_says_so() -> None:
+async def test_foreign_endpoints_are_used_if_the_setting_allows_it() -> None:
     foreign = piece("m1", "10.96.0.1")
     del foreign["endpoints"][0]["targetRef"]
     for allowed, expected in ((False, ()), (True, ("10.96.0.1:8080",))):
-        seen, task = await follow(Api(Metrics(), service("m1"), foreign), settings=Settings(foreign_endpoints=allowed))
-        assert seen.table.backends["ns:m1"].endpoints == expected
+        published, task = await follow(
+            Api(Metrics(), service("m1"), foreign), settings=Settings(foreign_endpoints=allowed)
+        )
+        assert published.table.backends["ns:m1"].endpoints == expected
         await stop(task)
 
 
@@ -374,15 +377,15 @@ async def test_foreign_endpoints_are_used_where_the_setting_says_so() -> None:
 )
 async def test_a_hostile_annotation_takes_its_service_out_and_nothing_else_and_heals(annotation: str) -> None:
     api = Api(Metrics(), service("bad", annotation), service("good"))
-    seen, task = await follow(api)
-    assert set(seen.table.models) == {"good", "ns/good"}
-    api.tell("services", "MODIFIED", service("bad", version="2"))
-    await until(lambda: "bad" in seen.table.models)
+    published, task = await follow(api)
+    assert set(published.table.models) == {"good", "ns/good"}
+    api.send_event("services", "MODIFIED", service("bad", version="2"))
+    await until(lambda: "bad" in published.table.models)
     assert not task.done()
     await stop(task)
 
 
-async def test_of_a_large_annotation_no_more_is_held_than_shows_that_it_is_too_large() -> None:
+async def test_a_large_annotation_is_cached_only_as_far_as_it_shows_its_excess() -> None:
     assert len(AnnotationBudget().trim(service("bad", "x" * 250_000))["metadata"]["annotations"][ROUTE]) == 16385
 
 
@@ -399,7 +402,7 @@ async def test_annotations_of_one_namespace_take_a_bounded_part_of_memory_and_ro
     assert "too large in total" in fault.message
 
 
-async def test_a_namespace_that_breaks_its_routes_all_day_is_not_told_without_end(
+async def test_reports_about_a_namespace_with_many_broken_routes_are_limited(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     api = Api(Metrics(), *(service(f"bad{number}", "{") for number in range(300)), service("other", "{", namespace="b"))
@@ -419,7 +422,7 @@ async def test_owners_and_faults_of_services_are_known_for_the_page() -> None:
     owned["metadata"]["ownerReferences"] = [{"kind": "Other", "uid": "other"}, owner]
     api = Api(Metrics(), owned, bad)
     source = KubernetesSource(api, api.metrics, None)  # type: ignore[arg-type]
-    task = asyncio.create_task(source.run(Seen().publish))
+    task = asyncio.create_task(source.run(Published().publish))
     await until(lambda: source.faults)
     assert source.owners() == {"ns:m1": "model-m1"}
     assert [fault.service for fault in source.faults] == ["bad"]
@@ -430,7 +433,7 @@ async def test_owners_and_faults_of_services_are_known_for_the_page() -> None:
 async def test_namespaces_that_are_not_chosen_are_not_for_the_page() -> None:
     api = Api(Metrics(), namespace("chosen"))
     source = KubernetesSource(api, api.metrics, None, Settings(routed_namespaces="slipway=yes"))  # type: ignore[arg-type]
-    task = asyncio.create_task(source.run(Seen().publish))
+    task = asyncio.create_task(source.run(Published().publish))
     await until(lambda: source.serves()("chosen"))
     assert not source.serves()("other")
     assert not source.serves()("")

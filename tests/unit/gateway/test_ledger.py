@@ -1,4 +1,4 @@
-"""Limits that gateways keep together: counted, reserved and exchanged without a network."""
+"""Limits that gateways enforce together: counts, reservations and reports, without a network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY = "1970-01-01"
 
 
 class Gateway:
-    """A gateway with a ledger, and a HAProxy that does what limits.lua does."""
+    """A gateway with a ledger, and a fake HAProxy that works like limits.lua."""
 
     def __init__(self, number: int, limits: dict[str, Limits]) -> None:
         self.name = f"10.0.0.{number}:8082"
@@ -31,7 +31,7 @@ class Gateway:
         self.grants: dict[str, Grant] = {}
 
     def ask(self, now: float, others: list[Gateway]) -> None:
-        """Asks all others, page by page."""
+        """Requests the reports of all others, page by page."""
         for other in others:
             while True:
                 peer = self.ledger.gateways.peers.get(other.name)
@@ -62,7 +62,7 @@ class Gateway:
         self.grant(now, [one.name for one in others])
 
     def send(self, holder: str) -> bool | None:
-        """Whether a request passes; None: it would wait."""
+        """Sends a request. Returns whether it passes; None: it would wait."""
         grant, number = self.grants.get(holder), self.requests.get(holder, 0)
         pairs = [(grant.minute_until, grant.minute_zero), (grant.day_until, grant.day_zero)] if grant else []
         self.wants[holder] = False
@@ -86,7 +86,7 @@ def others(gateways: list[Gateway], one: Gateway) -> list[Gateway]:
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("limits", [Limits(requests=61), Limits(requests=2), Limits(requests_day=40)])
 def test_gateways_whose_rounds_overlap_in_any_way_accept_exactly_the_limit(seed: int, limits: Limits) -> None:
-    """Observing, asking each other gateway, and granting are steps of a round that others' steps come between."""
+    """Observing, requesting reports and granting are steps of a round. Other gateways' steps may come between them."""
     chance = random.Random(seed)
     gateways = three({"a": limits})
     accepted = 0
@@ -120,7 +120,7 @@ def settle(gateways: list[Gateway], now: float, rounds: int = 6) -> float:
 
 
 def spend(gateways: list[Gateway], holder: str, now: float, tries: int = 40) -> tuple[int, float]:
-    """Sends to each gateway in turn; returns how many requests pass, and the time."""
+    """Sends to each gateway in turn. Returns how many requests pass, and the time."""
     passed = 0
     for number in range(tries):
         one = gateways[number % len(gateways)]
@@ -178,7 +178,7 @@ def test_a_restarted_gateway_learns_the_day_also_of_one_that_has_gone() -> None:
 
 
 def restarted(old: Gateway, now: float) -> Ledger:
-    """The ledger of a new control process, before it knows anything of HAProxy."""
+    """Returns the ledger of a new control process that has not read HAProxy's entries."""
     saved = msgspec.json.decode(msgspec.json.encode(old.ledger.save(now)), type=Saved)
     again = Ledger(old.name, "f" * 32, "epoch9")
     again.limits = old.ledger.limits
@@ -187,7 +187,7 @@ def restarted(old: Gateway, now: float) -> Ledger:
     return again
 
 
-def test_a_restarted_process_continues_with_what_was_saved_and_counts_nothing_twice() -> None:
+def test_a_restarted_process_restores_its_counts_and_counts_nothing_twice() -> None:
     gateways = three({"a": Limits(requests=9, requests_day=5)})
     _passed, now = spend(gateways, "a", 1000.0)
     old = gateways[0]
@@ -297,8 +297,8 @@ def test_a_holder_that_does_not_return_leaves_only_its_day() -> None:
     assert one.ledger.days.size == 0
 
 
-def test_a_holder_is_known_until_haproxy_has_dropped_it() -> None:
-    """A request may come between the look at HAProxy's entries and the order to drop one."""
+def test_a_holder_is_kept_until_haproxy_has_dropped_it() -> None:
+    """A request may arrive after HAProxy's entries are read, and before one is dropped."""
     one = Gateway(1, {"a": Limits(requests_day=1000)})
     one.ledger.observe(1000.0, "a", "b1", 400)
     assert one.ledger.expire(1061.0, ["a"]) == [("a", "b1", 400)]
@@ -400,7 +400,7 @@ def test_a_long_report_has_pages() -> None:
     assert not first.ledger.build_report(1000.0, first.ledger.epoch, first.ledger.version, complete=False).records
 
 
-def test_a_window_adds_what_comes_in_the_same_second() -> None:
+def test_a_window_adds_use_in_the_same_second() -> None:
     window = Window()
     window.add(10.2, Used(1, 5))
     window.add(10.9, Used(2, 0))
@@ -429,7 +429,7 @@ def test_a_saved_day_that_has_not_begun_is_not_restored() -> None:
 
 
 def one_sided(limit: Limits) -> tuple[Gateway, Gateway, float]:
-    """Two gateways. The second one has just lost the way to the first one, but not the other way round."""
+    """Two gateways. The second can no longer reach the first, but the first still reaches the second."""
     first, second = Gateway(1, {"a": limit}), Gateway(2, {"a": limit})
     for one in (first, second):
         one.send("a")
@@ -494,7 +494,7 @@ def test_separated_gateways_accept_no_more_than_the_limit_also_if_it_is_smaller_
         assert passed == limit
 
 
-def test_a_gateway_that_ends_keeps_nothing_after_it_has_left() -> None:
+def test_a_terminated_gateway_reserves_nothing() -> None:
     gateways = three({"a": Limits(requests_day=30)})
     for one in gateways:
         one.send("a")
@@ -508,7 +508,7 @@ def test_a_gateway_that_ends_keeps_nothing_after_it_has_left() -> None:
     assert passed == 29
 
 
-def test_what_a_report_brings_while_grants_are_on_their_way_is_not_called_seen() -> None:
+def test_a_report_during_grants_is_not_acknowledged_before_the_next_ones() -> None:
     first, second = (Gateway(number, {"a": Limits(requests=30)}) for number in (1, 2))
     first.send("a")
     settle([first, second], 1000.0)
@@ -532,7 +532,7 @@ def test_a_grant_that_may_be_lost_is_sent_again() -> None:
     assert one.ledger.build_grants(1000.0, MIDNIGHT, ["a"])
 
 
-def test_a_round_looks_at_what_changed_and_at_some_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_processes_changed_holders_and_some_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "_MOST_CHANGED", 10)
     monkeypatch.setattr(ledger, "_MOST_OTHERS", 3)
     one = Gateway(1, {"jwt:*": Limits(requests=5)})
@@ -559,7 +559,7 @@ def test_holders_of_other_gateways_take_no_turn() -> None:
     assert list(one.ledger._touched) == ["jwt:3"]
 
 
-def test_what_only_one_gateway_heard_of_a_silent_one_reaches_the_others() -> None:
+def test_the_use_of_a_silent_gateway_is_relayed_to_the_others() -> None:
     gateways = three({"a": Limits(requests_day=50)})
     one, two, silent = gateways
     for gateway in gateways:
@@ -576,7 +576,7 @@ def test_what_only_one_gateway_heard_of_a_silent_one_reaches_the_others() -> Non
     assert one.ledger.days.total("a").requests == used + 1
 
 
-def test_a_refused_request_is_looked_at_but_is_no_news_for_other_gateways() -> None:
+def test_a_refused_request_is_processed_but_not_reported_to_other_gateways() -> None:
     one = Gateway(1, {"a": Limits(requests=5)})
     one.ledger.observe(1000.0, "a", "b1", 5, until=(5, 0))
     one.ledger.next_holders()
@@ -586,7 +586,7 @@ def test_a_refused_request_is_looked_at_but_is_no_news_for_other_gateways() -> N
     assert list(one.ledger._touched) == ["a"]
 
 
-def test_the_second_after_the_last_request_of_a_minute_knows_when_it_frees() -> None:
+def test_a_full_minute_shows_when_it_has_room_again() -> None:
     one = Gateway(1, {"a": Limits(requests=2)})
     one.send("a")
     one.round(1000.0, [])

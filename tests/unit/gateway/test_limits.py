@@ -1,4 +1,4 @@
-"""What keys may ask, as maps."""
+"""Maps of the models that keys may use."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def test_a_key_with_the_id_or_the_namespace_of_a_refused_model_may_learn_why() -
 
 
 def with_backend(**changed: object) -> RoutingTable:
-    """The table, made anew, with another backend a:one."""
+    """Returns a new table with another backend a:one."""
     one = TABLE.backends["a:one"]
     backends = {**TABLE.backends, "a:one": one._replace(**changed)}  # type: ignore[arg-type]
     return TABLE._replace(backends=backends, models=dict(TABLE.models))
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """For whose rights it was computed what they may ask."""
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the keys whose allowed backends were computed."""
     owners: list[str] = []
 
     def counted(rights: Rights, table: RoutingTable) -> frozenset[str]:
@@ -80,12 +80,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 RIGHTS = {"k": Rights(owner="a", selector="team=search"), "l": Rights(owner="b", models=("three",))}
 
 
-def test_endpoints_that_come_and_go_compute_nothing_anew(asked: list[str]) -> None:
+def test_changed_endpoints_do_not_recompute_permissions(computed: list[str]) -> None:
     permissions = Permissions()
     assert permissions.update(RIGHTS, TABLE) == {"k/a:one": "1", "l/b:three": "1"}
     for endpoints in (("10.0.0.1:80",), ("10.0.0.2:80",), ()):
         assert permissions.update(dict(RIGHTS), with_backend(endpoints=endpoints)) == {"k/a:one": "1", "l/b:three": "1"}
-    assert asked == ["a", "b"]
+    assert computed == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_endpoints_that_come_and_go_compute_nothing_anew(asked: list[str]) -> No
     ],
     ids=["labels", "ids", "backends", "refused", "keys", "rights", "none"],
 )
-def test_what_permissions_depend_on_computes_them_anew(
+def test_changed_rights_or_routes_recompute_permissions(
     rights: dict[str, Rights], table: RoutingTable, expected: dict[str, str]
 ) -> None:
     permissions = Permissions()

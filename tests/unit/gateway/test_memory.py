@@ -1,4 +1,4 @@
-"""What fits into HAProxy's memory limit."""
+"""Buffers and connections that fit in HAProxy's memory limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_there_are_no_more_connections_than_buffers() -> None:
     assert memory.max_connections(100, 2, 16 * MIB, limit) == 100
 
 
-def test_without_a_limit_nothing_is_bounded_by_it() -> None:
+def test_without_a_memory_limit_nothing_is_limited() -> None:
     assert memory.max_connections(10_000, 2, 16 * MIB, 0) == 10_000
     assert memory.max_buffers(2, 16 * MIB, 0) == 0
     assert memory.buffer_budget(2, 16 * MIB, 0) == 0

@@ -27,7 +27,7 @@ def text(answers: RawCounters | None) -> str:
 
 
 def test_each_model_is_counted_by_its_backend() -> None:
-    shown = text(RawCounters(STATISTICS, FIRST_BYTES, "ns:m 2 3 4 0\n"))
+    exported = text(RawCounters(STATISTICS, FIRST_BYTES, "ns:m 2 3 4 0\n"))
     model = 'model="m",namespace="ns"'
     for line in (
         f'slipway_gateway_requests_total{{code="2xx",{model}}} 3.0',
@@ -42,15 +42,15 @@ def test_each_model_is_counted_by_its_backend() -> None:
         'slipway_gateway_responses_total{code="4xx"} 2.0',
         "slipway_gateway_haproxy_up 1.0",
     ):
-        assert line in shown.splitlines(), shown
-    assert '"control"' not in shown
+        assert line in exported.splitlines(), exported
+    assert '"control"' not in exported
 
 
-def test_who_waited_for_the_next_server_is_counted_once() -> None:
+def test_a_request_that_waited_for_another_server_is_counted_once() -> None:
     waited = "ns:m,unanswered,1,0,0,0,0,0,0,0,0,1,0,0,0,0"
-    shown = text(RawCounters(f"{STATISTICS}\n{waited}", FIRST_BYTES, "")).splitlines()
-    assert 'slipway_gateway_requests_total{code="2xx",model="m",namespace="ns"} 2.0' in shown
-    assert 'slipway_gateway_requests_in_flight{model="m",namespace="ns"} 1.0' in shown
+    exported = text(RawCounters(f"{STATISTICS}\n{waited}", FIRST_BYTES, "")).splitlines()
+    assert 'slipway_gateway_requests_total{code="2xx",model="m",namespace="ns"} 2.0' in exported
+    assert 'slipway_gateway_requests_in_flight{model="m",namespace="ns"} 1.0' in exported
 
 
 def test_requests_in_flight_and_waiting_are_added_by_backend() -> None:
@@ -58,32 +58,32 @@ def test_requests_in_flight_and_waiting_are_added_by_backend() -> None:
     assert count_requests(f"{STATISTICS}\n{retried}", "ns:m 5 3 4 0\nns:other 9 0 0 0\n") == {"ns:m": 6}
 
 
-def test_servers_that_are_passed_over_are_told_of_each_model() -> None:
+def test_each_model_has_a_metric_of_servers_that_are_passed_over() -> None:
     answers = RawCounters(STATISTICS, FIRST_BYTES, "", passed_over={"ns:m": 1, "ns:gone": 1})
-    shown = [line for line in text(answers).splitlines() if line.startswith("slipway_gateway_passed_over_servers{")]
-    assert shown == ['slipway_gateway_passed_over_servers{model="m",namespace="ns"} 1.0']
+    exported = [line for line in text(answers).splitlines() if line.startswith("slipway_gateway_passed_over_servers{")]
+    assert exported == ['slipway_gateway_passed_over_servers{model="m",namespace="ns"} 1.0']
 
 
 def test_a_model_that_refused_nothing_yet_counts_zero() -> None:
-    shown = text(RawCounters(STATISTICS, FIRST_BYTES, ""))
-    assert 'slipway_gateway_requests_waiting{model="m",namespace="ns"} 0.0' in shown
-    assert 'slipway_gateway_requests_refused_total{model="m",namespace="ns",reason="full"} 0.0' in shown
+    exported = text(RawCounters(STATISTICS, FIRST_BYTES, ""))
+    assert 'slipway_gateway_requests_waiting{model="m",namespace="ns"} 0.0' in exported
+    assert 'slipway_gateway_requests_refused_total{model="m",namespace="ns",reason="full"} 0.0' in exported
 
 
-def test_without_haproxy_only_that_is_said() -> None:
+def test_without_haproxy_only_its_absence_is_exported() -> None:
     assert "slipway_gateway_haproxy_up 0.0" in text(None)
 
 
 def test_models_that_are_gone_are_shown_no_more() -> None:
     first_bytes = f"{FIRST_BYTES}\n0x80: key=ns:gone use=0 exp=0 shard=0 gpc0=15 gpc1=3"
-    shown = text(RawCounters(STATISTICS, first_bytes, "ns:gone 0 3 4 0\nns:m 1 0 0 0\n"))
-    assert "gone" not in shown
-    assert 'slipway_gateway_requests_waiting{model="m",namespace="ns"} 1.0' in shown
+    exported = text(RawCounters(STATISTICS, first_bytes, "ns:gone 0 3 4 0\nns:m 1 0 0 0\n"))
+    assert "gone" not in exported
+    assert 'slipway_gateway_requests_waiting{model="m",namespace="ns"} 1.0' in exported
 
 
 def test_tokens_are_the_sum_of_the_threads_and_those_of_deleted_models_are_left_out() -> None:
     threads = ("ns:m alice 10 4 5 1 0 5\nns:gone alice 1 1 1 1 1 1\n", "ns:m alice 1 0 2 0 1 0\nns:m - 7 0 0 0 0 0\n")
-    shown = text(RawCounters(STATISTICS, FIRST_BYTES, "", threads)).splitlines()
+    exported = text(RawCounters(STATISTICS, FIRST_BYTES, "", threads)).splitlines()
     for key, kind, count in (
         ("alice", "input", 11.0),
         ("alice", "cached", 4.0),
@@ -91,10 +91,10 @@ def test_tokens_are_the_sum_of_the_threads_and_those_of_deleted_models_are_left_
         ("alice", "reasoning", 1.0),
         ("-", "input", 7.0),
     ):
-        assert f'slipway_gateway_tokens_total{{key="{key}",kind="{kind}",model="m",namespace="ns"}} {count}' in shown
+        assert f'slipway_gateway_tokens_total{{key="{key}",kind="{kind}",model="m",namespace="ns"}} {count}' in exported
     labels = 'key="alice",kind="output",model="m",namespace="ns"'
-    assert f"slipway_gateway_estimated_tokens_total{{{labels}}} 5.0" in shown
-    assert not [line for line in shown if "gone" in line]
+    assert f"slipway_gateway_estimated_tokens_total{{{labels}}} 5.0" in exported
+    assert not [line for line in exported if "gone" in line]
 
 
 def row(key: str, *numbers: int) -> str:
@@ -120,7 +120,7 @@ def test_a_counter_of_32_bits_that_wraps_goes_on() -> None:
     assert sums == [4_000_000_000, 4_294_967_295, 4_294_967_300, 4_294_967_300, 4_294_967_301]
 
 
-def test_counters_begin_anew_with_the_next_process_of_haproxy() -> None:
+def test_counters_restart_with_the_next_process_of_haproxy() -> None:
     counters = tokens.TableCounters()
     counters.rows("1", row("ns:m!alice", 10, 0, 10, 0) + row("ns:m!bob", 1, 0, 1, 0))
     assert counters.rows("2", row("ns:m!alice", 3, 0, 4, 0)) == "ns:m alice 3 0 4 0 0 0"

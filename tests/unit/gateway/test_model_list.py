@@ -74,7 +74,7 @@ async def test_the_list_is_filtered_by_features_and_labels(client: TestClient[An
         }
 
 
-async def test_a_card_is_written_once_for_a_table_whatever_number_of_requests_ask(
+async def test_a_card_is_encoded_once_per_table_for_any_number_of_requests(
     client: TestClient[Any, Any], current: Current, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
@@ -99,14 +99,14 @@ async def test_a_long_selector_is_refused(client: TestClient[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("path", ["chat%00zzz", "chat%0Ax", "nope", "%22%7D", "ch%C3%A4t"])
-async def test_an_id_with_a_nul_or_control_characters_is_no_model(client: TestClient[Any, Any], path: str) -> None:
+async def test_an_id_with_a_nul_or_control_characters_gets_404(client: TestClient[Any, Any], path: str) -> None:
     async with client.get(f"/v1/models/{path}") as answer:
         assert answer.status == 404
         assert (await answer.json())["error"]["code"] == "model_not_found"
 
 
 class Waited(asyncio.Event):
-    """An event that records that a task waits for it."""
+    """An event that records when a task waits for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Waited(asyncio.Event):
 
 
 async def test_before_the_first_table_the_list_is_waited_for(current: Current) -> None:
-    """An empty one would say that there are no models."""
+    """An empty list would mean that there are no models."""
     first_table = Waited()
     application = http_api.build_model_list(lambda: current.table)
     application.middlewares.append(http_api.wait_for_table(first_table))
@@ -130,7 +130,7 @@ async def test_before_the_first_table_the_list_is_waited_for(current: Current) -
         assert await request == ["chat", "plain"]
 
 
-async def test_who_waits_for_the_first_table_in_vain_is_told_so(
+async def test_a_request_that_waits_for_the_first_table_in_vain_gets_an_error(
     current: Current, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_api, "TABLE_SECONDS", 0.01)
@@ -166,7 +166,7 @@ async def test_every_error_has_the_shape_of_openai(
         assert (await answer.json())["error"].keys() == {"message", "type", "param", "code"}
 
 
-async def test_a_fault_of_ours_has_it_too() -> None:
+async def test_an_internal_error_has_openais_format() -> None:
     def broken() -> RoutingTable:
         raise RuntimeError("secret of the program")
 
@@ -177,7 +177,7 @@ async def test_a_fault_of_ours_has_it_too() -> None:
         assert json.loads(text)["error"]["type"] == "server_error"
 
 
-async def test_so_have_errors_of_the_port_for_health() -> None:
+async def test_errors_of_the_port_for_health_have_openais_format() -> None:
     async def refresh() -> None:
         raise RuntimeError("HAProxy does not answer")
 

@@ -1,4 +1,4 @@
-"""Which pods are passed over: those that answer errors or nothing while others of their model answer well."""
+"""Outlier detection: pods that return errors or nothing are passed over while others of their model succeed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ TABLE = EMPTY._replace(backends={"ns:m": Backend("ns", "m", NAMES)})
 
 
 class Pods:
-    """Pods of one model, by what they answered since the last look, every five seconds. HAProxy does not count those
-    that are passed over, nor those that it is about to have again."""
+    """Pods of one model with their answers of each five seconds.
+
+    HAProxy does not count pods that are passed over, and those that it has not added again yet.
+    """
 
     def __init__(self, *names: str) -> None:
         self.now = 1000.0
@@ -24,7 +26,7 @@ class Pods:
         self.look({})
 
     def look(self, answers: Mapping[str, tuple[int, int]], active: Mapping[str, int] | None = None) -> list[str]:
-        """Who is passed over from now on, after (good, bad) more answers."""
+        """Returns the pods that are now passed over, after (good, bad) further answers."""
         self.now += 5
         self.outliers.expire(self.now)
         for name, (good, bad) in answers.items():
@@ -70,7 +72,7 @@ def test_at_most_a_third_is_passed_over_and_of_fewer_one() -> None:
     assert pods.look({B: (0, 9), C: (9, 0)}) == []
 
 
-def test_it_gets_another_chance_after_a_time_that_grows_with_each_failure() -> None:
+def test_a_server_is_readmitted_after_a_time_that_grows_with_each_failure() -> None:
     pods = Pods(*NAMES)
     pods.look({A: (0, 9), B: (9, 0)})
     times = []
@@ -84,7 +86,7 @@ def test_it_gets_another_chance_after_a_time_that_grows_with_each_failure() -> N
     assert times == [30, 60, 120, 240, 480, 480]
 
 
-def test_a_good_answer_makes_it_like_any_other() -> None:
+def test_a_successful_answer_resets_a_server() -> None:
     pods = Pods(A, B)
     pods.look({A: (0, 9), B: (9, 0)})
     while pods.outliers.count_passed_over():
@@ -105,7 +107,7 @@ def test_a_pod_that_works_on_long_answers_like_the_others_is_not() -> None:
         assert pods.look({A: (0, 0), B: (1, 0)}, {A: 5, B: 5}) == []
 
 
-def test_a_pod_made_anew_is_counted_from_zero() -> None:
+def test_a_recreated_pod_is_counted_from_zero() -> None:
     pods = Pods(A, B)
     pods.look({A: (50, 4), B: (9, 0)})
     pods._counts[A] = Count(0, 0, 0)
@@ -113,7 +115,7 @@ def test_a_pod_made_anew_is_counted_from_zero() -> None:
     assert pods.look({A: (0, 1), B: (9, 0)}) == [A]
 
 
-def test_what_the_table_does_not_have_is_forgotten() -> None:
+def test_removed_backends_and_endpoints_are_forgotten() -> None:
     pods = Pods(A, B)
     pods.look({A: (0, 9), B: (9, 0)})
     pods.outliers.filter(EMPTY)

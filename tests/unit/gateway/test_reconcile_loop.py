@@ -1,4 +1,4 @@
-"""The loop between a source and HAProxy: when it begins, and when this replica is ready."""
+"""The loop between a source and HAProxy: when it starts, and when the replica is ready."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slipway.gateway.rules.jwks import VerificationKey
 
 
 class DataPlane:
-    """As much of a DataPlane as the loop uses."""
+    """The part of a DataPlane that the loop uses."""
 
     def __init__(self, *failures: Exception, running: set[str] | None = None) -> None:
         self.failures, self.running = list(failures), running or set()
@@ -66,7 +66,7 @@ async def test_nothing_is_applied_before_the_source_has_published() -> None:
 
 
 @pytest.mark.parametrize("running_servers", [set(), {"10.0.0.1:8000"}])
-async def test_it_waits_for_conditions_unless_haproxy_is_ready_from_before(running_servers: set[str]) -> None:
+async def test_the_loop_waits_for_conditions_unless_haproxy_was_ready_before(running_servers: set[str]) -> None:
     dataplane, condition = DataPlane(running=running_servers), asyncio.Event()
     loop = ReconcileLoop(dataplane)  # type: ignore[arg-type]
     loop.add_condition(condition)
@@ -79,14 +79,14 @@ async def test_it_waits_for_conditions_unless_haproxy_is_ready_from_before(runni
     task.cancel()
 
 
-async def test_a_source_that_knows_nothing_makes_it_ready_too() -> None:
+async def test_an_empty_table_makes_the_gateway_ready() -> None:
     async with running(DataPlane()) as loop:
         loop.publish(Snapshot(EMPTY))
         await until(lambda: loop.ready)
 
 
 @pytest.mark.parametrize("keys", [(VerificationKey("a", "RS256", "PEM"),), ()], ids=["keys", "an unusable answer"])
-async def test_it_is_ready_after_the_first_answer_of_the_issuer(keys: tuple[VerificationKey, ...]) -> None:
+async def test_the_gateway_is_ready_after_the_first_answer_of_the_issuer(keys: tuple[VerificationKey, ...]) -> None:
     dataplane = DataPlane()
     async with running(dataplane, verifies=True) as loop:
         loop.publish(Snapshot(EMPTY))
@@ -97,7 +97,7 @@ async def test_it_is_ready_after_the_first_answer_of_the_issuer(keys: tuple[Veri
         assert [state.verification for state in dataplane.applied] == [keys]
 
 
-async def test_what_haproxy_refused_is_tried_again_and_only_then_it_is_ready() -> None:
+async def test_a_refused_state_is_retried_before_the_gateway_is_ready() -> None:
     dataplane = DataPlane(NotRunningError("away"))
     async with running(dataplane) as loop:
         loop.publish(Snapshot(EMPTY))
@@ -116,7 +116,7 @@ async def test_the_same_snapshot_again_is_not_applied_again() -> None:
         assert len(dataplane.applied) == 1
 
 
-async def test_a_replica_that_leaves_is_not_ready_until_it_stays() -> None:
+async def test_a_replica_that_shuts_down_is_not_ready_until_it_resumes() -> None:
     dataplane = DataPlane()
     async with running(dataplane) as loop:
         loop.publish(Snapshot(EMPTY))

@@ -1,4 +1,4 @@
-"""The files that HAProxy reads, as golden files: `SLIPWAY_GOLDEN=write` writes them anew."""
+"""The files that HAProxy reads, as golden files. `SLIPWAY_GOLDEN=write` rewrites them."""
 
 from __future__ import annotations
 

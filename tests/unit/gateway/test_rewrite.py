@@ -1,4 +1,4 @@
-"""Which requests take the hop on which a body is changed."""
+"""Requests that take the hop for changed bodies."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_a_qualified_id_becomes_the_first_name_of_its_route() -> None:
     assert names == {"team/llama": "llama", "team/llama_fr": "llama_fr", "team/engine": "engine"}
 
 
-def test_a_name_that_does_not_fit_or_is_no_qualified_id_stays() -> None:
+def test_a_longer_name_or_an_unqualified_id_stays() -> None:
     longer = Backend("t", "m", (), Route(models=("much-longer-than-the-id",)))
     slashed = Backend("team", "x", (), Route(models=("org/model", "team/other"), name="y"))
     assert maps(table(longer, slashed))[NAMES_MAP] == {}
 
 
-def test_only_engines_that_ask_for_it_do_not_see_the_field() -> None:
+def test_the_field_is_hidden_only_from_engines_whose_route_requires_it() -> None:
     whisper = Backend("team", "whisper", (), Route(models=("w",), drop_model_field=True))
     plain = Backend("team", "plain", (), Route(models=("p",)))
     assert maps(table(whisper, plain))[DROPPED_MAP] == {"team:whisper": "1"}

@@ -1,4 +1,4 @@
-"""Commands that change a running HAProxy, and how its answers are read."""
+"""Commands that change a running HAProxy, and the parsers of its answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def running(models: dict[str, str] | None = None, **backends: dict[str, bool]) -
     return RunningState("v", states, {"models.map": models or {}})
 
 
-def told(now: RunningState, desired: RoutingTable, special: dict[str, str] | None = None) -> list[str]:
+def commands_for(now: RunningState, desired: RoutingTable, special: dict[str, str] | None = None) -> list[str]:
     maps = {
         "models.map": dict(desired.models),
         SPECIAL_MAP: special or {},
@@ -49,12 +49,12 @@ def told(now: RunningState, desired: RoutingTable, special: dict[str, str] | Non
     return [command.text for command in commands]
 
 
-def test_nothing_is_told_when_nothing_differs() -> None:
-    assert told(running({"m": "ns:m"}, m={"10.0.0.1:80": True}), table(m=["10.0.0.1:80"])) == []
+def test_equal_states_need_no_commands() -> None:
+    assert commands_for(running({"m": "ns:m"}, m={"10.0.0.1:80": True}), table(m=["10.0.0.1:80"])) == []
 
 
 def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
-    assert told(running(), table(m=["10.0.0.1:80", "[fd00::1]:80"])) == [
+    assert commands_for(running(), table(m=["10.0.0.1:80", "[fd00::1]:80"])) == [
         "add map /run/hold.map ns:m 1",
         "add backend ns:m from model",
         f"add server ns:m/10.0.0.1:80 10.0.0.1:80 cookie 10.0.0.1:80 {NAMED} {fallback_server.CHECK}",
@@ -73,7 +73,7 @@ def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
 
 def test_new_servers_come_before_old_ones_leave() -> None:
     now = running({"m": "ns:m"}, m={"10.0.0.1:80": True})
-    assert told(now, table(m=["10.0.0.2:80"])) == [
+    assert commands_for(now, table(m=["10.0.0.2:80"])) == [
         f"add server ns:m/10.0.0.2:80 10.0.0.2:80 cookie 10.0.0.2:80 {NAMED} {fallback_server.CHECK}",
         "enable health ns:m/10.0.0.2:80",
         "set server ns:m/10.0.0.2:80 state ready",
@@ -81,17 +81,20 @@ def test_new_servers_come_before_old_ones_leave() -> None:
     ]
 
 
-def test_a_server_that_comes_back_while_it_drains_is_used_again() -> None:
+def test_a_server_that_returns_while_it_drains_is_used_again() -> None:
     now = running({"m": "ns:m"}, m={"10.0.0.1:80": False})
-    assert "set server ns:m/10.0.0.1:80 state ready" in told(now, table(m=["10.0.0.1:80"]))
+    assert "set server ns:m/10.0.0.1:80 state ready" in commands_for(now, table(m=["10.0.0.1:80"]))
 
 
 def test_requests_are_held_before_the_last_server_goes_and_until_the_first_is_in_use() -> None:
     awake, asleep = running({"m": "ns:m"}, m={"10.0.0.1:80": True}), running({"m": "ns:m"}, m={"10.0.0.1:80": False})
     asleep.maps[HOLD_MAP] = {"ns:m": "1"}  # type: ignore[index]
-    assert told(awake, table(m=[])) == ["add map /run/hold.map ns:m 1", "set server ns:m/10.0.0.1:80 state maint"]
-    assert told(asleep, table(m=[])) == []
-    assert told(asleep, table(m=["10.0.0.1:80"])) == [
+    assert commands_for(awake, table(m=[])) == [
+        "add map /run/hold.map ns:m 1",
+        "set server ns:m/10.0.0.1:80 state maint",
+    ]
+    assert commands_for(asleep, table(m=[])) == []
+    assert commands_for(asleep, table(m=["10.0.0.1:80"])) == [
         "set server ns:m/10.0.0.1:80 state ready",
         "del map /run/hold.map ns:m",
     ]
@@ -99,7 +102,7 @@ def test_requests_are_held_before_the_last_server_goes_and_until_the_first_is_in
 
 def test_a_model_that_goes_leaves_the_map_first() -> None:
     now = running({"m": "ns:m"}, m={"10.0.0.1:80": True})
-    assert told(now, table()) == [
+    assert commands_for(now, table()) == [
         "del map /run/models.map m",
         "set server ns:m/10.0.0.1:80 state maint",
         "set server ns:m/unanswered state maint",
@@ -109,14 +112,14 @@ def test_a_model_that_goes_leaves_the_map_first() -> None:
 
 def test_a_name_that_changes_hands_is_set_in_one_step() -> None:
     now = running({"m": "ns:old"}, m={}, old={})
-    assert "set map /run/models.map m ns:m" in told(now, table(m=[], old=[])._replace(models={"m": "ns:m"}))
+    assert "set map /run/models.map m ns:m" in commands_for(now, table(m=[], old=[])._replace(models={"m": "ns:m"}))
 
 
 def test_a_model_that_becomes_special_or_ordinary_passes_all_rules_meanwhile() -> None:
     now = running({"a": "ns:x", "b": "ns:x"}, x={"10.0.0.1:80": True}, y={"10.0.0.2:80": True})
     now = now._replace(maps={**now.maps, SPECIAL_MAP: {"a": "1"}})
     desired = table(x=["10.0.0.1:80"], y=["10.0.0.2:80"])._replace(models={"a": "ns:y", "b": "ns:y"})
-    assert told(now, desired, {"b": "1"}) == [
+    assert commands_for(now, desired, {"b": "1"}) == [
         "add map /run/special.map b 1",
         "set map /run/models.map a ns:y",
         "set map /run/models.map b ns:y",
@@ -124,7 +127,7 @@ def test_a_model_that_becomes_special_or_ordinary_passes_all_rules_meanwhile() -
     ]
 
 
-def test_only_what_is_out_of_use_is_deleted() -> None:
+def test_only_unused_servers_and_backends_are_deleted() -> None:
     now = running(m={"10.0.0.1:80": False, "10.0.0.2:80": True, "10.0.0.3:80": False}, gone={"10.0.0.9:80": False})
     now.backends["ns:gone"] = RunningBackend(False, {"10.0.0.9:80": False})  # type: ignore[index]
     commands = [command.text for command in removals(now, table(m=["10.0.0.3:80"]))]
@@ -168,16 +171,16 @@ def test_states_of_servers_are_sent_together() -> None:
     assert [[command.text for command in batch] for batch in sent] == [texts[:1], texts[1:3], texts[3:4], texts[4:]]
 
 
-def test_the_server_of_those_who_wait_for_the_next_one_is_no_endpoint() -> None:
+def test_the_fallback_server_is_not_an_endpoint() -> None:
     now = running({"m": "ns:m"}, m={})
     assert now.backends["ns:m"].endpoints == {}
-    assert told(now, table(m=["10.0.0.1:80"]))[0] == "add map /run/hold.map ns:m 1"
+    assert commands_for(now, table(m=["10.0.0.1:80"]))[0] == "add map /run/hold.map ns:m 1"
 
 
 COUNTED = "# pxname,svname,status,act,scur,lastsess,eresp,hrsp_1xx,hrsp_2xx,hrsp_3xx,hrsp_4xx,hrsp_5xx\n"
 
 
-def test_backends_of_one_server_and_those_that_nobody_asks_are_not_looked_at() -> None:
+def test_backends_with_one_server_or_without_requests_are_not_busy() -> None:
     rows = {"ns:one": "1,5,0", "ns:idle": "2,0,16", "ns:new": "2,0,-1", "control": "2,5,0", "ns:asked": "2,0,3"}
     statistics = COUNTED + "\n".join(f"{name},BACKEND,UP,{row},0,0,0,0,0,0" for name, row in rows.items())
     assert list_busy_backends(statistics) == ["ns:asked"]

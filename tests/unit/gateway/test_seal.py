@@ -1,4 +1,4 @@
-"""Messages between gateways: what is signed, and what is refused."""
+"""Messages between gateways: signatures and refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REQUEST = Request("10.0.0.1:8082", "0" * 32, 1000, "e" * 32)
 REPORT = Report("a" * 32, "e" * 32, "2026-01-31", 3, 0, False, (Record("a" * 32, "jwt:x=y@z"),))
 
 
-def test_a_request_and_its_answer_arrive_as_they_were() -> None:
+def test_a_request_and_its_answer_arrive_unchanged() -> None:
     assert SEAL.open_request(SEAL.seal_request(REQUEST), "10.0.0.1:8082", 1010) == REQUEST
     assert SEAL.open_answer("0" * 32, SEAL.seal_answer("0" * 32, REPORT)) == REPORT
 
@@ -40,7 +40,7 @@ def test_a_short_key_is_refused(key: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[" * 3000, b'{"instance":1}', b"\xff"])
-def test_what_cannot_be_decoded_is_refused(body: bytes) -> None:
+def test_an_undecodable_message_is_refused(body: bytes) -> None:
     signed = SEAL._sign(b"answer", b"0", body).encode() + body
     with pytest.raises(SealError):
         SEAL.open_answer("0", signed)

@@ -1,4 +1,4 @@
-"""Label selectors mean what they mean to Kubernetes."""
+"""Label selectors have the same meaning as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def test_all_selectors_have_to_be_fulfilled() -> None:
         parse("none", "app=(")
 
 
-def test_labels_are_written_without_what_is_none() -> None:
+def test_invalid_labels_are_omitted() -> None:
     assert label_text({"b": "2", "a/a": "", "bad key": "1", "c": "bad,value"}) == "a/a=,b=2"

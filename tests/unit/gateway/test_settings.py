@@ -35,14 +35,14 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
         'corsOrigins: ["https://a.example\\n    http-request allow"]',
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_the_files_name(tmp_path: Path, text: str) -> None:
+def test_invalid_settings_are_refused_with_the_files_name(tmp_path: Path, text: str) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
     with pytest.raises(InvalidSettingsError, match=r"gateway\.yaml"):
         load_settings(file)
 
 
-def test_a_limit_with_which_haproxy_would_not_start_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_memory_limit_that_is_too_low_is_refused_with_the_fix(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("memoryBytes: 314572800")
     with pytest.raises(InvalidSettingsError, match=r"memory limit .*gateway_resources.*lower maxBodyBytes or threads"):
@@ -58,7 +58,7 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
     assert split_address(text) == expected
 
 
-def test_who_may_have_which_id_is_read(tmp_path: Path) -> None:
+def test_owners_of_ids_are_read(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(
         "routedNamespaces: slipway.inference/routed in (yes)\nidOwners: {gpt-4o: bank, meta-llama/x: bank}\n"
@@ -80,7 +80,7 @@ def test_who_may_have_which_id_is_read(tmp_path: Path) -> None:
         ("foreignEndpoints: sometimes", "foreignEndpoints"),
     ],
 )
-def test_a_setting_that_says_who_may_have_which_id_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
+def test_an_invalid_setting_of_id_owners_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
     with pytest.raises(InvalidSettingsError) as refused:
@@ -119,7 +119,7 @@ def test_the_gateway_listens_on_both_families_if_the_kernel_has_both(
         ("maxBodyBytes: 4096", 4096),
     ],
 )
-def test_audio_of_openai_s_size_is_taken_if_the_memory_allows_it(tmp_path: Path, text: str, most: int) -> None:
+def test_audio_of_openais_size_is_accepted_if_the_memory_allows_it(tmp_path: Path, text: str, most: int) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
     assert load_settings(file).max_body_bytes == most

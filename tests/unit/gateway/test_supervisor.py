@@ -1,4 +1,4 @@
-"""When the control process is started anew, and which end of it is final."""
+"""When the supervisor restarts the control process, and when it stops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slipway.gateway.control.supervisor import Pulse, next_pause
 
 
 def supervised(body: str) -> subprocess.Popen[str]:
-    """A supervisor of a process that runs `body`, in which `restarts` is known."""
+    """Starts a supervisor of a process that runs `body`, which can use the variable `restarts`."""
     program = f"""
 import os, sys, time
 from slipway.gateway.control import supervisor
@@ -40,7 +40,7 @@ def lines(process: subprocess.Popen[str], count: int) -> list[str]:
     ["    return 0", "    return 3", "    raise RuntimeError", "    os.kill(os.getpid(), 9)", "    time.sleep(60)"],
     ids=["without-order", "failed", "raised", "killed", "hangs"],
 )
-def test_a_process_that_ends_or_hangs_is_started_anew_and_told_so(end: str) -> None:
+def test_a_process_that_ends_or_hangs_is_restarted_with_its_number_of_restarts(end: str) -> None:
     process = supervised(end)
     try:
         assert lines(process, 3) == ["0", "1", "2"]
@@ -50,7 +50,7 @@ def test_a_process_that_ends_or_hangs_is_started_anew_and_told_so(end: str) -> N
         process.wait(60)
 
 
-def test_an_order_to_stop_reaches_the_process_whose_exit_status_counts() -> None:
+def test_a_stop_signal_reaches_the_process_and_its_exit_status_is_returned() -> None:
     process = supervised(
         "    import signal\n"
         "    signal.signal(signal.SIGTERM, lambda *_unused: os._exit(7))\n"

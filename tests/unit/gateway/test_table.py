@@ -1,4 +1,4 @@
-"""The routing table: ids, conflicts, endpoints."""
+"""The routing table: IDs, conflicts, endpoints."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_service_without_ready_endpoints_is_known() -> None:
     assert "m1" in table.models
 
 
-def test_the_port_is_chosen_by_name_also_where_it_has_none() -> None:
+def test_the_port_is_selected_by_name_also_if_the_name_is_empty() -> None:
     table, _unused = build([service("m1", port="other")], [piece("m1", endpoint("10.0.0.1"))])
     assert table.backends["default:m1"].endpoints == ("10.0.0.1:9000",)
     nameless = service("m2")
@@ -111,7 +111,7 @@ def test_of_two_services_that_give_one_name_in_their_namespace_the_oldest_has_th
     assert [(fault.service, "default/llama" in fault.message) for fault in faults] == [("a", True)]
 
 
-def test_a_route_says_how_its_endpoints_are_chosen_and_an_adapter_is_a_model_of_its_own() -> None:
+def test_a_route_sets_the_strategy_and_an_adapter_is_a_separate_model() -> None:
     hashed = {"strategy": "PrefixHash", "prefixHash": {"meanLoadFactor": 150}}
     services = [service("model-m", models=["m"], **hashed), service("model-m-a", models=["m_a"], **hashed)]
     table, _unused = build(services, [])
@@ -120,7 +120,7 @@ def test_a_route_says_how_its_endpoints_are_chosen_and_an_adapter_is_a_model_of_
     assert table.listed == ("m", "m_a")
 
 
-def test_cards_say_what_the_route_says() -> None:
+def test_cards_contain_the_fields_of_the_route() -> None:
     route = {"models": ["llama", "alias"], "created": 1700000000, "ownedBy": "team", "source": "hf:a/b"}
     table, _unused = build([service("m1", **route)], [])
     assert table.listed == ("alias", "llama")
@@ -158,7 +158,7 @@ def test_the_order_of_the_input_does_not_matter() -> None:
 
 
 def steps(work: Callable[[], object]) -> int:
-    """How many lines of Python run."""
+    """Returns the number of executed Python lines."""
     count = 0
 
     def trace(_frame: object, event: str, _unused: object) -> Any:
@@ -266,7 +266,7 @@ def test_one_namespace_cannot_fill_the_table_and_its_oldest_services_stay() -> N
 
 
 @pytest.mark.parametrize("model", ["bank/advisor", "bank/advisor/v2", "bank/", "1-a/x"])
-def test_an_id_that_begins_with_a_namespace_is_nobody_elses_also_while_its_owner_is_away(model: str) -> None:
+def test_an_id_with_a_namespace_belongs_to_it_even_without_its_service(model: str) -> None:
     thief = service("thief", "tenant", since="2020-01-01T00:00:00Z", models=[model, "mine"])
     table, faults = build([thief], [])
     assert set(table.models) == {"mine", "tenant/thief"}
@@ -284,13 +284,13 @@ def test_ids_of_hubs_that_cannot_be_namespaces_are_free_and_others_are_named_by_
     assert not faults
 
 
-def test_a_namespace_may_have_further_ids_of_its_own() -> None:
+def test_a_namespace_may_have_further_ids_with_its_name() -> None:
     table, faults = build([service("m1", "bank", models=["bank/alias"])], [])
     assert set(table.models) == {"bank/alias", "bank/m1"}
     assert not faults
 
 
-def test_an_id_with_an_owner_is_nobody_elses_also_while_the_owner_is_away() -> None:
+def test_an_owned_id_belongs_to_its_owner_even_without_its_service() -> None:
     rules = Rules(owners={"advisor": "bank", "tenant/held": "bank"})
     thief = service("thief", "tenant", since="2020-01-01T00:00:00Z", models=["advisor", "free"])
     table, faults = build([thief], [], rules)
@@ -315,7 +315,7 @@ def test_only_chosen_namespaces_are_served() -> None:
     [None, {}, {"kind": "Node", "name": "n"}, {"kind": "Pod", "name": "p", "namespace": "bank"}],
     ids=["none", "empty", "node", "elsewhere"],
 )
-def test_endpoints_that_are_no_pods_of_their_namespace_are_used_only_where_the_setting_allows_it(target: Any) -> None:
+def test_endpoints_that_are_not_pods_in_their_namespace_need_the_setting(target: Any) -> None:
     foreign = {"addresses": ["10.96.0.1"], "conditions": {"ready": True}, "targetRef": target}
     slices = [piece("m1", foreign, endpoint("10.0.0.1"))]
     table, faults = build([service("m1")], slices)
@@ -326,7 +326,7 @@ def test_endpoints_that_are_no_pods_of_their_namespace_are_used_only_where_the_s
     assert not faults
 
 
-def test_a_pod_that_says_its_namespace_is_used() -> None:
+def test_a_pod_with_its_namespace_is_used() -> None:
     pod = {"addresses": ["10.0.0.1"], "targetRef": {"kind": "Pod", "name": "p", "namespace": "default"}}
     assert build([service("m1")], [piece("m1", pod)])[0].backends["default:m1"].endpoints == ("10.0.0.1:8000",)
 
@@ -348,7 +348,7 @@ def test_endpoints_of_a_service_are_bounded() -> None:
         {"addressType": "FQDN"},
     ],
 )
-def test_a_slice_that_cannot_be_read_costs_nobody_else(broken: dict[str, Any]) -> None:
+def test_an_unreadable_slice_does_not_affect_other_services(broken: dict[str, Any]) -> None:
     bad = piece("m1", endpoint("10.0.0.9")) | broken
     table, _unused = build([service("m1"), service("m2")], [bad, piece("m2", endpoint("10.0.0.2"))])
     assert table.backends["default:m1"].endpoints == ()
@@ -383,18 +383,18 @@ def test_ids_of_refused_models_lead_nowhere_and_have_a_reason() -> None:
     assert (table.models, table.listed, faults) == ({}, (), ())
 
 
-def test_a_refusal_takes_no_id_from_anybody_however_old_it_is() -> None:
+def test_a_refusal_never_takes_an_id_even_if_it_is_older() -> None:
     table, _faults = build([stand_in("m1", "m1", "default/m1"), service("m1", "other")], [])
     assert table.models["m1"] == "other:m1"
     assert table.refused == {"default/m1": "InvalidSpec"}
 
 
-def test_a_refusal_says_nothing_of_other_namespaces_ids() -> None:
+def test_a_refusal_does_not_affect_ids_of_other_namespaces() -> None:
     table, _faults = build([stand_in("bad", "other/bad", "no\nid")], [])
     assert table.refused == {}
 
 
-def test_a_service_tells_why_none_of_its_endpoints_answers() -> None:
+def test_a_service_reports_why_it_has_no_endpoint() -> None:
     unready_service = service("m1")
     unready_service["metadata"]["annotations"]["slipway.inference/unready"] = (
         '{"reason": "ImagePullBackOff", "final": true}'

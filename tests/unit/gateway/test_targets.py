@@ -1,4 +1,4 @@
-"""Which backends have targets, what HAProxy is told of them, and what their Services are told."""
+"""Targets of routes: HAProxy's map, and the faults of their Services."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tests.unit.gateway.test_table import LABEL, endpoint, piece, service
 
 
 def entries(*services: dict[str, Any]) -> tuple[dict[str, list[list[str]]], tuple[Fault, ...]]:
-    """By backend: the fields of each target; and the faults."""
+    """Returns the fields of each target by backend, and the faults."""
     table, faults = build(services, [])
     texts = maps(table)[TARGETS_MAP]
     return {name: [target.split("&") for target in text.split("|")] for name, text in texts.items()}, faults
 
 
-def told(*targets: dict[str, Any], **route: Any) -> list[list[str]]:
-    """Fields of the targets of ``r``, beside which there are the Services a and b."""
+def target_fields(*targets: dict[str, Any], **route: Any) -> list[list[str]]:
+    """Returns the fields of the targets of ``r``. The Services a and b also exist."""
     by_backend, faults = entries(service("r", targets=targets, **route), service("a", models=["of-a"]), service("b"))
     assert faults == ()
     return by_backend["default:r"]
 
 
-def test_targets_stand_by_order_and_those_of_one_order_as_they_were_written() -> None:
-    targets = told({"service": "b", "order": 3}, {"service": "a"}, {"weight": 5})
+def test_targets_are_sorted_by_order_and_then_as_written() -> None:
+    targets = target_fields({"service": "b", "order": 3}, {"service": "a"}, {"weight": 5})
     assert [(fields[0], fields[1], fields[2]) for fields in targets] == [
         ("default:a", "0", "1"),
         ("default:r", "0", "5"),
@@ -36,13 +36,13 @@ def test_targets_stand_by_order_and_those_of_one_order_as_they_were_written() ->
     ]
 
 
-def test_a_target_has_its_waits_and_whether_it_is_the_only_one() -> None:
-    [fields] = told({"service": "a", "waitSeconds": 7, "answerSeconds": 9, "only": True})
+def test_a_target_has_its_waits_and_whether_it_is_exclusive() -> None:
+    [fields] = target_fields({"service": "a", "waitSeconds": 7, "answerSeconds": 9, "only": True})
     assert fields[3:6] == ["7", "9", "1"]
 
 
 def shared(*targets: dict[str, Any], ready: bool = True, **other: Any) -> str:
-    """The entry of ``r`` beside the Service a."""
+    """Returns the entry of ``r``. The Service a also exists."""
     pieces = [piece("r", endpoint("10.0.0.1"))] if ready else []
     table, _faults = build([service("r", targets=targets), service("a", **{"internal": True, **other})], pieces)
     return maps(table)[TARGETS_MAP]["default:r"]
@@ -73,13 +73,15 @@ def test_all_else_is_looked_at_more_closely(targets: list[dict[str, Any]]) -> No
 
 def test_conditions_hold_any_character_in_one_word() -> None:
     values = ["gold", "a b;c|d&e^f!g=h%", "Grün", ""]
-    [fields] = told({"service": "a", "when": {"headers": {"X-Tier": values, "x-a": ["1"]}, "models": ["m1", "m2"]}})
+    [fields] = target_fields(
+        {"service": "a", "when": {"headers": {"X-Tier": values, "x-a": ["1"]}, "models": ["m1", "m2"]}}
+    )
     assert fields[9] == "m1^m2"
     assert fields[10] == "x-a=1!x-tier=gold^a%20b%3Bc%7Cd%26e%5Ef%21g%3Dh%25^Gr%C3%BCn^"
 
 
-def test_an_engine_is_asked_by_its_first_name_but_where_it_has_the_one_that_was_asked_for() -> None:
-    [other, own] = told({"service": "a"}, {}, aliases=["of-a", "nobodys"])
+def test_an_engine_gets_its_first_name_unless_it_serves_the_requested_one() -> None:
+    [other, own] = target_fields({"service": "a"}, {}, aliases=["of-a", "nobodys"])
     assert (other[6], other[7], other[8]) == ("0", "of-a", "of-a")
     assert (own[6], own[7], own[8]) == ("1", "", "")
 
@@ -92,7 +94,7 @@ def test_an_internal_target_is_like_the_service_itself() -> None:
 
 @pytest.mark.parametrize("missing", ["nobody", "elsewhere"])
 def test_a_target_that_the_namespace_lacks_gets_nothing_and_keeps_its_place(missing: str) -> None:
-    """Else what is for it alone would go to a later one."""
+    """Otherwise its exclusive requests would go to a later target."""
     targets = [{"service": missing, "only": True}, {"order": 1}]
     by_backend, faults = entries(service("r", targets=targets), service("elsewhere", "bank"))
     assert [fields[0] for fields in by_backend["default:r"]] == [f"default:{missing}", "default:r"]
@@ -126,7 +128,7 @@ def test_a_target_whose_own_route_is_broken_is_a_fault_of_both() -> None:
         {"targets": [[]]},
     ],
 )
-def test_targets_that_are_none_cost_their_author_alone(broken: dict[str, Any]) -> None:
+def test_invalid_targets_affect_only_their_own_route(broken: dict[str, Any]) -> None:
     wrong = service("r")
     wrong["metadata"]["annotations"] = {LABEL: json.dumps(broken)}
     table, faults = build([wrong, service("a")], [])

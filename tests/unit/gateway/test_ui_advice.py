@@ -1,4 +1,4 @@
-"""What to do about each reason: the words are those of the troubleshooting page."""
+"""The advice for each reason, which comes from the troubleshooting page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _script() -> ModuleType:
 SCRIPT = _script()
 
 
-def test_the_file_is_what_the_page_says_now() -> None:
+def test_the_file_matches_the_troubleshooting_page() -> None:
     written = json.loads((ROOT / "src/slipway/gateway/ui/advice.json").read_text())
     assert written == SCRIPT.advice(SCRIPT.PAGE.read_text()), "run: make generate"
 
@@ -89,6 +89,6 @@ def test_every_failure_that_an_engine_explains_has_advice(row: LogPattern) -> No
     assert advise(row.reason, row.meaning)
 
 
-def test_a_reason_that_nobody_knows_has_no_advice() -> None:
+def test_an_unknown_reason_has_no_advice() -> None:
     assert advise("Ready", "") == ""
     assert advise("SomethingNew", "") == ""

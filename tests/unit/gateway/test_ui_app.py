@@ -1,4 +1,4 @@
-"""What is answered below /ui/: files, the JSON interface, and the headers that keep a browser safe."""
+"""The handlers below /ui/: files, JSON API, and headers that restrict the browser."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ MOST_BYTES = 200_000
 """What a browser loads to show a gateway with 1,000 models."""
 
 
-class Shown:
-    """What the page is given."""
+class PageSetup:
+    """The inputs of the page."""
 
     def __init__(self) -> None:
         self.world = every_state()
         self.others: dict[str, Any] = {}
         self.counted = True
-        self.asked = 0
+        self.readings = 0
         self.rights: dict[str, Rights] = {}
 
     async def counters(self) -> RawCounters:
-        self.asked += 1
+        self.readings += 1
         if not self.counted:
             raise CommandError("HAProxy does not answer")
         return RawCounters("# pxname,svname\n", "", "")
@@ -49,28 +49,26 @@ class Shown:
 
 
 @pytest.fixture
-def shown() -> Shown:
-    return Shown()
+def page_setup() -> PageSetup:
+    return PageSetup()
 
 
 @pytest.fixture
-async def client(shown: Shown) -> AsyncIterator[TestClient[Any, Any]]:
+async def client(page_setup: PageSetup) -> AsyncIterator[TestClient[Any, Any]]:
     application = web.Application()
-    shown.page().add_to(application)
+    page_setup.page().add_to(application)
     async with TestClient(TestServer(application)) as test_client:
         yield test_client
 
 
-async def asked(client: TestClient[Any, Any], path: str) -> Any:
+async def get_json(client: TestClient[Any, Any], path: str) -> Any:
     async with client.get(path) as answer:
         assert answer.status == 200
         return await answer.json()
 
 
 @pytest.mark.parametrize("name", access.FILES)
-async def test_each_file_is_served_with_headers_that_keep_a_browser_to_it(
-    client: TestClient[Any, Any], name: str
-) -> None:
+async def test_each_file_has_headers_that_restrict_the_browser(client: TestClient[Any, Any], name: str) -> None:
     async with client.get(f"/ui/{name}") as answer:
         assert answer.status == 200
         assert HEADERS.items() <= answer.headers.items()
@@ -91,9 +89,9 @@ async def test_the_policy_allows_no_script_style_or_request_from_elsewhere_and_n
     assert "require-trusted-types-for 'script'" in policy
 
 
-async def test_a_key_sees_only_models_that_it_may_ask(shown: Shown, client: TestClient[Any, Any]) -> None:
-    everything = await asked(client, "/ui/api/models")
-    shown.rights = {"team": Rights(models=("default/tiny",))}
+async def test_a_key_sees_only_models_that_it_may_use(page_setup: PageSetup, client: TestClient[Any, Any]) -> None:
+    everything = await get_json(client, "/ui/api/models")
+    page_setup.rights = {"team": Rights(models=("default/tiny",))}
     async with client.get("/ui/api/models", headers={KEY_HEADER: "team"}) as answer:
         own = await answer.json()
     assert [(model["namespace"], model["name"]) for model in own["models"]] == [("default", "tiny")]
@@ -106,8 +104,8 @@ async def test_a_key_sees_only_models_that_it_may_ask(shown: Shown, client: Test
         assert (await answer.json())["models"] == everything["models"]
 
 
-async def test_the_overview_has_models_conflicts_and_who_says_it(client: TestClient[Any, Any]) -> None:
-    body = await asked(client, "/ui/api/models")
+async def test_the_overview_has_models_conflicts_and_the_replica(client: TestClient[Any, Any]) -> None:
+    body = await get_json(client, "/ui/api/models")
     assert body["replica"] == "gateway-0"
     assert (body["keys"], body["counted"]) == (False, True)
     assert len(body["models"]) == 13
@@ -129,7 +127,7 @@ async def test_the_overview_has_models_conflicts_and_who_says_it(client: TestCli
 
 
 async def test_one_model_is_found_by_kind_namespace_and_name(client: TestClient[Any, Any]) -> None:
-    body = await asked(client, "/ui/api/models/models.kubeai.org/support/helper")
+    body = await get_json(client, "/ui/api/models/models.kubeai.org/support/helper")
     assert body["model"]["state"] == "degraded"
     assert body["conditions"][0][:3] == ["Ready", "True", "OutOfGpuMemory"]
     async with client.get("/ui/api/models/models.kubeai.org/support/nobody") as answer:
@@ -138,40 +136,44 @@ async def test_one_model_is_found_by_kind_namespace_and_name(client: TestClient[
 
 
 async def test_a_resource_of_the_whole_cluster_has_a_dash_for_its_namespace(
-    client: TestClient[Any, Any], shown: Shown
+    client: TestClient[Any, Any], page_setup: PageSetup
 ) -> None:
-    kind, obj = shown.world.resources[0]
+    kind, obj = page_setup.world.resources[0]
     del obj["metadata"]["namespace"]
-    body = await asked(client, f"/ui/api/models/{kind.plural}.{kind.group}/-/tiny")
+    body = await get_json(client, f"/ui/api/models/{kind.plural}.{kind.group}/-/tiny")
     assert body["model"]["namespace"] == ""
 
 
-async def test_many_pages_are_answered_from_one_look_at_haproxy(client: TestClient[Any, Any], shown: Shown) -> None:
-    shown.world = World()
+async def test_many_pages_share_one_reading_of_haproxys_counters(
+    client: TestClient[Any, Any], page_setup: PageSetup
+) -> None:
+    page_setup.world = World()
     for _unused in range(20):
-        await asked(client, "/ui/api/models")
-    assert shown.asked < 20
-    before = shown.asked
+        await get_json(client, "/ui/api/models")
+    assert page_setup.readings < 20
+    before = page_setup.readings
     for _unused in range(20):
         await client.get("/ui/api/models/models.kubeai.org/support/helper")
-    assert shown.asked < before + 20
+    assert page_setup.readings < before + 20
 
 
-async def test_without_haproxy_models_are_shown_without_figures(client: TestClient[Any, Any], shown: Shown) -> None:
-    shown.counted = False
-    body = await asked(client, "/ui/api/models")
+async def test_without_haproxy_models_are_shown_without_counters(
+    client: TestClient[Any, Any], page_setup: PageSetup
+) -> None:
+    page_setup.counted = False
+    body = await get_json(client, "/ui/api/models")
     assert body["counted"] is False
     assert body["models"]
 
 
-async def test_an_api_server_that_is_away_is_told(client: TestClient[Any, Any], shown: Shown) -> None:
-    shown.others = {"away_since": 1793610000.5, "unread": ("models.kubeai.org",)}
-    body = await asked(client, "/ui/api/models")
+async def test_an_unreachable_api_server_is_reported(client: TestClient[Any, Any], page_setup: PageSetup) -> None:
+    page_setup.others = {"away_since": 1793610000.5, "unread": ("models.kubeai.org",)}
+    body = await get_json(client, "/ui/api/models")
     assert (body["away_since"], body["unread"]) == (1793610000, ["models.kubeai.org"])
 
 
-async def test_a_page_with_1000_models_stays_small(client: TestClient[Any, Any], shown: Shown) -> None:
-    shown.world = many(1000)
+async def test_a_page_with_1000_models_stays_small(client: TestClient[Any, Any], page_setup: PageSetup) -> None:
+    page_setup.world = many(1000)
     size = 0
     for path in (*(f"/ui/{name}" for name in access.FILES), "/ui/api/models"):
         async with client.get(path, headers={"Accept-Encoding": "gzip"}) as answer:

@@ -1,4 +1,4 @@
-"""What the page shows of resources, routing table and counters."""
+"""The page's data from resources, routing table and counters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slipway.gateway.ui.overview import Model
 from tests.ui.worlds import CHAT, KRYPTON, KUBEAI, READY, ROUTED, SCALE, World, every_state, summary
 
 
-def shown(world: World, counted: dict[str, BackendCounters] | None = None) -> dict[str, Model]:
+def models_by_name(world: World, counted: dict[str, BackendCounters] | None = None) -> dict[str, Model]:
     cluster, table = world.shown()
     return {f"{model.namespace}/{model.name}": model for model in overview.build_models(cluster, table, counted or {})}
 
@@ -33,13 +33,13 @@ def shown(world: World, counted: dict[str, BackendCounters] | None = None) -> di
         ("support/summarizer", "updating", "RollingOut"),
     ],
 )
-def test_a_model_has_the_state_that_its_status_and_the_routing_table_say(name: str, state: str, reason: str) -> None:
-    model = shown(every_state())[name]
+def test_the_state_of_a_model_follows_from_its_status_and_the_routing_table(name: str, state: str, reason: str) -> None:
+    model = models_by_name(every_state())[name]
     assert (model.state, model.reason) == (state, reason)
 
 
-def test_what_to_do_is_in_the_words_of_the_troubleshooting_page() -> None:
-    models = shown(every_state())
+def test_the_advice_is_that_of_the_troubleshooting_page() -> None:
+    models = models_by_name(every_state())
     assert models["research/mistral"].advice.startswith(
         "Check `spec.image`, and check from a node that the registry responds."
     )
@@ -49,31 +49,34 @@ def test_what_to_do_is_in_the_words_of_the_troubleshooting_page() -> None:
 
 def test_a_model_that_no_controller_has_seen_leads_to_the_controller() -> None:
     assert (
-        shown(every_state())["sandbox/new"].advice == "Check that Slipway's controller is running and serves this API."
+        models_by_name(every_state())["sandbox/new"].advice
+        == "Check that Slipway's controller is running and serves this API."
     )
 
 
-def test_of_reasons_with_several_causes_the_message_says_what_to_do() -> None:
+def test_the_message_selects_the_advice_of_a_reason_with_several_causes() -> None:
     world = World()
     conditions = summary(("False", "DownloadFailed", "hf:a/b: the hub limits requests for now (429)"), stalled=True)
     world.declare(KRYPTON, "ns", "m", *conditions)
-    assert shown(world)["ns/m"].advice == "Wait: the pod retries. Or use a token, or a mirror."
+    assert models_by_name(world)["ns/m"].advice == "Wait: the pod retries. Or use a token, or a mirror."
 
 
 def test_the_id_to_use_comes_first_and_the_one_with_the_namespace_last() -> None:
-    assert shown(every_state())["support/helper"].ids == ("helper", "support-bot", "support/helper")
+    assert models_by_name(every_state())["support/helper"].ids == ("helper", "support-bot", "support/helper")
 
 
-def test_an_id_that_an_older_service_has_is_told_as_a_conflict() -> None:
+def test_an_id_of_an_older_service_is_a_conflict() -> None:
     world = every_state()
-    assert shown(world)["team-b/tiny"].ids == ("team-b/tiny",)
-    assert shown(world)["team-b/tiny"].conflicts == ("the ID 'tiny' belongs to Service default/tiny, which is older",)
+    assert models_by_name(world)["team-b/tiny"].ids == ("team-b/tiny",)
+    assert models_by_name(world)["team-b/tiny"].conflicts == (
+        "the ID 'tiny' belongs to Service default/tiny, which is older",
+    )
     conflicts = [(one.namespace, one.service) for one in overview.find_conflicts(*world.shown())]
     assert conflicts == [("sandbox", "draft"), ("team-b", "tiny")]
 
 
-def test_a_service_that_cannot_be_served_is_told_with_the_model_that_owns_it() -> None:
-    (conflict,) = shown(every_state())["sandbox/draft"].conflicts
+def test_a_fault_of_a_service_is_shown_with_its_model() -> None:
+    (conflict,) = models_by_name(every_state())["sandbox/draft"].conflicts
     assert "strategy" in conflict
 
 
@@ -83,7 +86,7 @@ def test_replicas_of_an_adapter_are_those_of_its_model() -> None:
     world.serve("ns", "base", uid, pods=2, features=CHAT)
     world.serve("ns", "base-adapter", uid, pods=0, models=["base_adapter"])
     world.slices[-1]["endpoints"] = world.slices[0]["endpoints"][:1]
-    model = shown(world)["ns/base"]
+    model = models_by_name(world)["ns/base"]
     assert model.ready == 2
     assert set(model.ids) == {"base", "ns/base", "base_adapter", "ns/base-adapter"}
 
@@ -99,16 +102,16 @@ def test_requests_of_all_services_of_a_model_are_added_up() -> None:
         ),
         "ns:m-new": BackendCounters(active=1, waiting=0, answered=10, failed=0, first_byte_ms=5000, first_bytes=10),
     }
-    model = shown(world, counted)["ns/m"]
+    model = models_by_name(world, counted)["ns/m"]
     assert model.passed_over == 1
     assert (model.active, model.waiting, model.answered, model.failed, model.first_byte_ms) == (3, 1, 40, 1, 200)
 
 
-def test_a_service_without_endpoints_sleeps_where_a_request_can_start_it() -> None:
+def test_a_service_without_endpoints_is_asleep_if_a_request_can_start_it() -> None:
     world = World()
     world.serve("ns", "cold", pods=0, scale={**SCALE, "name": "cold"})
     world.serve("ns", "empty", pods=0)
-    models = shown(world)
+    models = models_by_name(world)
     assert (models["ns/cold"].state, models["ns/empty"].state) == ("asleep", "starting")
 
 
@@ -146,7 +149,7 @@ def test_a_status_of_any_shape_is_read(status: Any) -> None:
     obj = {"metadata": {"namespace": "ns", "name": "m", "uid": "u"}, "spec": status, "status": status}
     world = World()
     world.resources.append((KUBEAI, obj))
-    assert shown(world)["ns/m"].state == "unseen"
+    assert models_by_name(world)["ns/m"].state == "unseen"
 
 
 def test_long_messages_and_lists_of_conditions_are_cut() -> None:
@@ -205,7 +208,7 @@ def test_progress_is_shown_while_weights_load() -> None:
     world.declare(KUBEAI, "ns", "loaded", *READY)
     for _kind, obj in world.resources:
         obj["status"]["cache"] = {"doneBytes": 1, "totalBytes": 2}
-    models = shown(world)
+    models = models_by_name(world)
     assert (models["ns/loads"].progress, models["ns/loaded"].progress) == (50, None)
 
 
@@ -213,7 +216,7 @@ def test_weights_are_resources_without_service_and_route() -> None:
     world = every_state()
     world.declare(KUBEAI, "ns", "weights", *READY)
     world.declare(KUBEAI, "ns", "refused", *summary(("False", "InvalidSpec", "No."), stalled=True), ROUTED)
-    assert [name for name, model in shown(world).items() if model.weights] == ["ns/weights"]
+    assert [name for name, model in models_by_name(world).items() if model.weights] == ["ns/weights"]
 
 
 def test_only_identity_figures_and_conditions_are_kept_of_a_resource() -> None:

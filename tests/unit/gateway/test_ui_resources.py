@@ -1,4 +1,4 @@
-"""The page follows what users declare, whatever the API server has and allows."""
+"""The page follows users' resources, even if the API server lacks or denies some kinds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_kind_that_may_not_be_read_is_named_and_keeps_no_other_away(
     await eventually(lambda: resources.unread() == ())
 
 
-async def test_a_kind_that_the_cluster_lacks_is_nothing_to_tell(
+async def test_a_missing_kind_is_not_reported(
     server: ApiServer, client: Client, start: Start, eventually: Eventually
 ) -> None:
     server.fault("GET", "inferenceservices", refuse(404, "NotFound"), times=10**6)
@@ -103,8 +103,8 @@ async def test_the_control_process_shows_models_with_the_services_that_they_own(
     for feed in feeds:
         start(feed())
 
-    def shown() -> list[tuple[str, str, tuple[str, ...]]]:
+    def list_models() -> list[tuple[str, str, tuple[str, ...]]]:
         models = overview.build_models(look(), reconciler.table, {})
         return [(model.kind, model.name, model.ids) for model in models]
 
-    await eventually(lambda: shown() == [("models.kubeai.org", "a", ("model-a", "ns/model-a"))])
+    await eventually(lambda: list_models() == [("models.kubeai.org", "a", ("model-a", "ns/model-a"))])

@@ -1,4 +1,4 @@
-"""Waking a model from zero: what is asked for, what is written, what happens when the API server says no."""
+"""Scaling models from zero: when, with which writes, and after errors of the API server."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Api:
 
 
 def table(*endpoints: str) -> RoutingTable:
-    """A model, its adapter, and a model that nobody may scale."""
+    """A model, its adapter, and a model without a scale target."""
     backends = [
         Backend("ns", "model-llama", endpoints, Route(scale=TARGET)),
         Backend("ns", "model-llama-fr", (), Route(scale=TARGET)),
@@ -61,7 +61,7 @@ def table(*endpoints: str) -> RoutingTable:
 
 
 def ignore(_backend: Backend, _message: str) -> None:
-    """Stands for a report that a test does not need."""
+    """Replaces a report that a test does not need."""
 
 
 async def run_until(
@@ -74,7 +74,7 @@ async def run_until(
     """Runs the waker until the condition holds and returns the reported refusals. ``turns`` grows by one per check."""
     refusals: list[str] = []
 
-    async def asked() -> dict[str, int]:
+    async def count_waiting() -> dict[str, int]:
         if turns is not None:
             turns.append(len(turns))
         return waiting
@@ -82,7 +82,7 @@ async def run_until(
     def report(backend: Backend, message: str) -> None:
         refusals.append(f"{backend.name} {message}")
 
-    waker = Waker(api, asked, report, ignore)  # type: ignore[arg-type]
+    waker = Waker(api, count_waiting, report, ignore)  # type: ignore[arg-type]
     kept = current()
     task = asyncio.create_task(waker.run(lambda: kept))
     await until(condition)
@@ -104,7 +104,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wake, "_RETRY_SECONDS", 0.1)
 
 
-def test_only_backends_without_endpoints_that_say_whom_to_scale_can_be_woken() -> None:
+def test_only_backends_with_a_scale_target_and_without_endpoints_can_be_woken() -> None:
     assert find_sleepers(table()) == {"ns:model-llama": SLEEPER, "ns:model-llama-fr": SLEEPER}
     assert find_sleepers(table("10.0.0.1:80")) == {"ns:model-llama-fr": SLEEPER}
 
@@ -156,7 +156,7 @@ async def test_a_model_is_tried_once_in_a_while_and_a_model_with_its_adapters_is
     assert time.monotonic() - began > 2 * 0.09
 
 
-async def test_nobody_is_woken_for_nobody() -> None:
+async def test_no_model_is_woken_without_requests() -> None:
     api = Api(0)
     turns: list[int] = []
     sleeping = {"ns:model-llama": 0, "ns:fixed": 2, "unknown:backend": 1}
@@ -164,7 +164,7 @@ async def test_nobody_is_woken_for_nobody() -> None:
     assert api.read == []
 
 
-async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
+async def test_haproxy_is_not_polled_while_no_model_is_asleep() -> None:
     requests = looked = 0
 
     def look(table: RoutingTable) -> RoutingTable:
@@ -179,8 +179,8 @@ async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
 
     for current, expected in ((RoutingTable({}, {}, {}, ()), False), (table(), True)):
         task = asyncio.create_task(Waker(Api(), ask, ignore, ignore).run(partial(look, current)))  # type: ignore[arg-type]
-        seen = looked
-        await until(lambda seen=seen: looked > seen + 5)  # type: ignore[misc]
+        before = looked
+        await until(lambda before=before: looked > before + 5)  # type: ignore[misc]
         assert bool(requests) is expected
         assert not task.done(), "HAProxy that does not answer ends nothing"
         task.cancel()
@@ -208,15 +208,15 @@ async def test_a_model_that_wakes_or_is_deleted_leaves_nothing_behind() -> None:
     assert reports[0] == reports[1]
 
 
-async def test_a_refusal_is_told_once_and_tried_again() -> None:
+async def test_a_refusal_is_reported_once_and_retried() -> None:
     api = Api(0, ForbiddenError("not yours"), ForbiddenError("not yours"))
     refusals = await run_until(lambda: bool(api.written), api, {"ns:model-llama": 1})
     assert refusals == ["ns:model-llama models llama cannot be scaled from zero: not yours"]
     assert len(api.written) == 1
 
 
-class Bewitched(Api):
-    """The first model's scale is nothing that anybody expects, or never answers; that of the second one is well."""
+class BrokenApi(Api):
+    """The first model's scale is invalid or never returned. The second model's scale is valid."""
 
     def __init__(self, *, hangs: bool) -> None:
         super().__init__(0)
@@ -238,10 +238,10 @@ def two_models() -> RoutingTable:
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-async def test_a_model_that_fails_as_nobody_expected_holds_no_other_one_up(
+async def test_an_unexpected_error_of_one_model_does_not_delay_others(
     hangs: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    api, waiting = Bewitched(hangs=hangs), {"ns:model-llama": 1}
+    api, waiting = BrokenApi(hangs=hangs), {"ns:model-llama": 1}
 
     async def later() -> None:
         await until(lambda: api.tried > 0)
@@ -261,7 +261,7 @@ async def test_a_model_that_fails_as_nobody_expected_holds_no_other_one_up(
         assert "s3cr3t" not in caplog.text
 
 
-async def test_an_answer_about_waiting_requests_that_nobody_can_read_ends_nothing(
+async def test_an_unreadable_answer_about_waiting_requests_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     api, answers = Api(0), [ValueError("nonsense")] * 3
