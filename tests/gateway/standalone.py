@@ -51,7 +51,7 @@ class Standalone:
         rights: Mapping[str, Mapping[str, object]] | None = None,
         gateways: Sequence[str] = (),
     ) -> None:
-        """Writes the table, see file_source.TableFile. Takes effect within 0.2 s."""
+        """Writes the table (see sources/file.py). It takes effect within 0.2 s."""
         table = {"models": models, "keys": keys or {}, "refused": refused or {}, "rights": rights or {}}
         table |= {"gateways": gateways}
         text = json.dumps(table)

@@ -1,4 +1,4 @@
-"""Which engine gets a request if Services claim IDs of others, are created or deleted. A real HAProxy, fake Services."""
+"""Which engine gets a request if Services claim IDs of others or are recreated: a real HAProxy, fake Services."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def test_a_key_reaches_no_target_of_a_route_that_it_may_not_use(bench: Bench) ->
     bench.route({"service": "a", "only": True}, {"service": "b", "order": 1}, rights=rights)
     assert bench.ask().json()["error"]["code"] == "no_target", "what is for one alone goes to no other"
     bench.route({"service": "a"}, rights=rights, a={"internal": True})
-    assert bench.answered_by() == "a", "an internal Service is nobody's but the route's"
+    assert bench.answered_by() == "a", "an internal Service belongs to the route only"
 
 
 def test_a_target_gets_its_engines_name_for_the_model(bench: Bench) -> None:

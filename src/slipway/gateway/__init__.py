@@ -1,5 +1,5 @@
-"""The OpenAI-compatible gateway: HAProxy carries the traffic, this package tells it where.
+"""The OpenAI-compatible gateway: HAProxy carries the traffic, and this package configures HAProxy.
 
-source -> table (pure) -> render (pure) -> files in the shared directory, and runtime_diff (pure) -> commands for
-HAProxy's socket.
+The stages are: source -> routing table (pure) -> rendered files (pure) in the shared directory, and runtime_diff (pure)
+-> commands for HAProxy's socket.
 """

@@ -1,4 +1,4 @@
-"""The gateway's own error responses, in the format of OpenAI or, on its paths, of Anthropic.
+"""The gateway's own error responses, in OpenAI's format, or in Anthropic's format on paths of its protocol.
 
 None of them contains text from the user, because HAProxy cannot escape it reliably. Lua can, so messages that name a
 model are written there (`unknown_model.lua`). Lua also selects the format of an error when it occurs, so that other

@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
 
 
 def _limit_connections(settings: Settings) -> Settings:
-    """Lowers the number of connections to what the limit of open files allows.
+    """Lowers the number of connections if the limit of open files requires it.
 
     HAProxy's container has the same limit as this one, and HAProxy does not start if its connections could exceed it.
     Raises InvalidSettingsError if the limit is too low for a useful gateway.

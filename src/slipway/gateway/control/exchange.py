@@ -4,8 +4,8 @@ While limited requests arrive, each gateway reads HAProxy's counts several times
 changes, and sends new grants to HAProxy. A gateway that does not respond in time is retried separately, so the others
 do not wait for it.
 
-A gateway counts as another gateway while its pod is Ready, or while it responds. Otherwise it gets no traffic, because
-it is starting or terminating.
+Another gateway shares the limits while its pod is Ready, or while it responds. Otherwise it is starting or terminating,
+and gets no traffic.
 """
 
 from __future__ import annotations

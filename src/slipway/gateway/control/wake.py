@@ -135,7 +135,7 @@ class Waker:
             self._report(backend, message)
 
     def _is_new(self, subject: Sleeper | None, message: str) -> bool:
-        """Whether this differs from the last failure reported for `subject`. Remembers it."""
+        """Remembers the failure of `subject`. Returns whether it differs from the last one."""
         new = self._reported.get(subject) != message
         self._reported[subject] = message
         return new

@@ -76,7 +76,7 @@ class DesiredState(NamedTuple):
     keys: tuple[tuple[str, str], ...] = ()
     """Upper-case SHA-256 of each API key, and the key's name."""
     rights: Mapping[str, Rights] = {}
-    """By name of the key."""
+    """Rights by name of the key."""
     ready: bool = False
     """Whether /readyz returns status 200."""
     allowed: Mapping[str, str] = {}
@@ -135,7 +135,7 @@ def render_files(settings: Settings, state: DesiredState) -> dict[str, str]:
 
 
 def _known_lua(settings: Settings) -> str:
-    """Returns a Lua module with the served paths, and the files of the maps of models and of restricted keys."""
+    """Returns a Lua module with the served paths, and the file names of two maps: models and restricted keys."""
     run = settings.run_directory
     restricted = f'"{run}/restricted.map"' if settings.api_keys_secret else "nil"
     quoted_paths = ", ".join(f'"{path}"' for path in (*(one.path for one in paths.PATHS), paths.SESSION, "/v1/models"))
@@ -143,5 +143,5 @@ def _known_lua(settings: Settings) -> str:
 
 
 def _reason_maps_lua(run: str) -> str:
-    """Returns a Lua module with the files of the maps of reasons."""
+    """Returns a Lua module with the file names of the maps of reasons."""
     return f'return {{unready = "{run}/{UNREADY}", refused = "{run}/{REFUSED}"}}\n'

@@ -17,8 +17,7 @@ from slipway.gateway.routing.keys import Rights
 from slipway.kube.objects import Key, Object, key, resource_version
 from slipway.serving.routing.claims import DEFAULT, NOT_ROUTED, Rules, alias_holders, by_age, owners, winners
 from slipway.serving.routing.route import MODEL_ID, InvalidRouteError, Route, RoutedService, Routes, Target
-from slipway.serving.status.unready import Unready
-from slipway.serving.status.unready import parse_unready as read_unready
+from slipway.serving.status.unready import Unready, parse_unready
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +151,7 @@ class TableBuilder:
         faults: dict[tuple[str, str], list[str]] = {}
         services = list(services)
         routed = _limit_namespaces(self._parse_services(services, rules, faults), faults)
-        unready = {key(obj): read_unready(obj["metadata"].get("annotations") or {}) for obj in services}
+        unready = {key(obj): parse_unready(obj["metadata"].get("annotations") or {}) for obj in services}
         pieces = self._group_slices(slices)
         backends = {}
         for service in routed:

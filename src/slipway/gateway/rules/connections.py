@@ -11,7 +11,7 @@ from slipway.gateway import errors, memory
 from slipway.gateway.settings import LEAST_CONNECTIONS, InvalidSettingsError, Settings
 
 ADDRESSES = "addresses"
-"""Stick table that counts by address what may hold buffers: client connections, HTTP/2 requests, requests in hops."""
+"""Stick table that counts all users of buffers by address: client connections, HTTP/2 requests, requests in hops."""
 HOPS = "hops"
 """Stick table that counts the requests of each client address in all hops."""
 WAITS = "waits"

@@ -1,4 +1,4 @@
-"""Rules for CORS: whether a browser may show answers to a page of another origin. Pure.
+"""Rules for CORS: whether pages of other origins may read answers in a browser. Pure.
 
 Only the configured origins are allowed. Pages send keys in headers, so no answer allows credentials, which would let a
 page use what the browser has stored. CORS headers of engines are removed, because engines must not allow origins.

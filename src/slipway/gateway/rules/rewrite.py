@@ -34,7 +34,7 @@ def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
 
 
 def _plain_names(table: RoutingTable) -> list[tuple[str, str]]:
-    """Returns each qualified ID that is not its engine's name for the model, with that name: the route's first ID."""
+    """Returns qualified IDs with the name that the engine serves, which is the route's first ID, if they differ."""
     pairs = []
     for model, name in table.models.items():
         backend = table.backends[name]

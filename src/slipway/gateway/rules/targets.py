@@ -97,7 +97,7 @@ def _target_entry(backend: Backend, target: Target, table: RoutingTable) -> str:
 
 
 def _first_id(backend: Backend) -> str:
-    """Returns a name of the model that its engine certainly serves."""
+    """Returns the name under which the engine serves its model."""
     return backend.route.models[0] if backend.route.models else backend.service
 
 

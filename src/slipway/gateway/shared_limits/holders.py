@@ -1,4 +1,4 @@
-"""A gateway's state of a holder of limits, and the grants for it. Pure."""
+"""The use and the reservations of a holder of limits at this gateway, and the grants for HAProxy. Pure."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _MOST_CHANGED, _MOST_OTHERS = 1000, 200
 
 
 class Ledger:
-    """A gateway's state of all holders of limits."""
+    """The use, reservations and grants of all holders of limits."""
 
     def __init__(self, address: str, instance: str, epoch: str) -> None:
         self.instance, self.epoch = instance, epoch
@@ -55,7 +55,7 @@ class Ledger:
         self._claim = 0
         """Like OwnUse.claim, for all holders."""
         self._confirmed_versions: dict[str, int] = {}
-        """Version of each other process that the last confirmed grants took into account."""
+        """For each other process, the version of its report on which the last confirmed grants are based."""
         self._pending_versions: dict[str, int] = {}
         """Like `_confirmed_versions`, for the grants that HAProxy has not confirmed yet."""
         self._silent_addresses: frozenset[str] = frozenset()

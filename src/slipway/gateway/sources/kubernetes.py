@@ -58,7 +58,7 @@ _KEYS_SECONDS = 5.0
 _SETTLE_SECONDS = 0.02
 DEFAULTS = Settings()
 _MOST_CHARACTERS = 4 << 20
-"""Maximum characters of annotations cached for one namespace: many times what its limit in the table allows to use."""
+"""Maximum characters of annotations cached for one namespace: many times its limit in the table."""
 _REPORTS_PER_MINUTE = 50
 """Maximum faults and handovers of one namespace that are logged and recorded as Events. Prevents floods by a tenant."""
 

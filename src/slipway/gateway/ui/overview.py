@@ -40,7 +40,7 @@ class Cluster(NamedTuple):
 
 
 class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A model, or a resource that belongs to models, on the page. Empty fields are omitted."""
+    """A row of the page: a model, or a resource that models use. Empty fields are omitted."""
 
     kind: str
     namespace: str
@@ -109,7 +109,7 @@ class Detail(msgspec.Struct, frozen=True):
 
 
 def restrict_to(cluster: Cluster, table: RoutingTable, backends: Collection[str]) -> tuple[Cluster, RoutingTable]:
-    """Returns the state and the table without what belongs to other backends than these."""
+    """Returns the state and the table with these backends only, and the resources that own them."""
     owned = {owner for name, owner in cluster.owners.items() if name in backends}
     restricted = cluster._replace(
         resources=[resource for resource in cluster.resources if resource.uid in owned],

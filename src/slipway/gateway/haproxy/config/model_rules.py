@@ -67,7 +67,7 @@ def lacks_condition(run: str, variable: str) -> str:
 def hold_rules(run: str) -> str:
     """Rules that hold a request until its model has an endpoint.
 
-    They come late, so that the last endpoint cannot go between this check and the choice of an endpoint.
+    They come late, so that the last endpoint cannot disappear between this check and the choice of an endpoint.
     """
     held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"
     return f"""\

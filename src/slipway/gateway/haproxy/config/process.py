@@ -51,7 +51,7 @@ global
     tune.max-rules-at-once 1000
     tune.lua.bool-sample-conversion normal
     tune.lua.log.stderr auto
-    # The checks of a waiting request add up. In minutes on a busy machine, they exceed the default limit of 4 s.
+    # The checks of a waiting request add up. Over minutes on a busy machine, they exceed the default limit of 4 s.
     tune.lua.session-timeout {max(settings.hold_seconds, settings.wake_seconds)}s
     lua-prepend-path {run}/lua/?.lua
     lua-load-per-thread {run}/lua/errors.lua

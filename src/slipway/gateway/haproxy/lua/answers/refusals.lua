@@ -1,5 +1,5 @@
--- Writes the gateway's errors in the format of OpenAI or, on its paths, of Anthropic. errors.py has the texts, and
--- writes them to the module "failures".
+-- Writes the gateway's errors in OpenAI's format, or in Anthropic's format on paths of its protocol. errors.py has the
+-- texts, and writes them to the module "failures".
 
 local failures = require("failures")
 
