@@ -133,6 +133,15 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def assert_it_waits_for(client: socket.socket, process: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """Asserts that the hook makes more looks than would end it, and ends when its last client has left."""
+    before = looks(tmp_path)
+    wait_for(lambda: looks(tmp_path) > before + 14 or process.poll() is not None)
+    assert process.poll() is None
+    client.close()
+    assert process.wait(PATIENCE) == 0
+
+
 def with_one_program(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     """Leaves the hook one program that reads metrics."""
     folder.mkdir()
@@ -201,10 +210,7 @@ def test_connections_count_where_an_engine_that_says_nothing_closes_idle_ones(
     engine.status = 404
     drain = msgspec.structs.replace(ENGINES[engine_name].drain(600), metrics=())
     process = hook(drain)
-    wait_for(lambda: looks(tmp_path) > 14 or process.poll() is not None)
-    assert process.poll() is None
-    client.close()
-    assert process.wait(PATIENCE) == 0
+    assert_it_waits_for(client, process, tmp_path)
 
 
 def test_an_engine_that_keeps_idle_connections_open_does_not_say_by_them_that_it_has_work() -> None:
@@ -219,11 +225,7 @@ def test_connections_count_where_an_engine_that_had_work_says_nothing_any_more(
     process = hook(KEEPS_IDLE)
     wait_for(lambda: engine.requests > 0)
     engine.status = 401
-    before = looks(tmp_path)
-    wait_for(lambda: looks(tmp_path) > before + 14)
-    assert process.poll() is None
-    client.close()
-    assert process.wait(PATIENCE) == 0
+    assert_it_waits_for(client, process, tmp_path)
 
 
 @pytest.mark.parametrize("program", ["curl", "wget", "python3"])
@@ -239,11 +241,7 @@ def test_an_engine_that_is_too_busy_for_its_metrics_has_work(
     wait_for(lambda: looks(tmp_path) > 0)
     engine.status = 401
     engine.answers.set()
-    before = looks(tmp_path)
-    wait_for(lambda: looks(tmp_path) > before + 14 or process.poll() is not None)
-    assert process.poll() is None
-    client.close()
-    assert process.wait(PATIENCE) == 0
+    assert_it_waits_for(client, process, tmp_path)
 
 
 @pytest.mark.usefixtures("client")
@@ -267,11 +265,7 @@ def test_an_engine_that_finishes_its_answers_and_accepts_no_connection_is_waited
     process = hook(KEEPS_IDLE)
     wait_for(lambda: engine.requests > 0)
     engine.close()
-    before = looks(tmp_path)
-    wait_for(lambda: looks(tmp_path) > before + 14 or process.poll() is not None)
-    assert process.poll() is None
-    client.close()
-    assert process.wait(PATIENCE) == 0
+    assert_it_waits_for(client, process, tmp_path)
 
 
 @pytest.mark.usefixtures("client")
