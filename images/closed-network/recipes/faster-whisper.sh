@@ -1,0 +1,28 @@
+# A server of faster-whisper from its wheels, on Debian's Python: transcription on CPUs, 0.6 GB. For `make engines`. No
+# registry has this image: the package index lacks the program of the public one. It is told its model, address and port
+# in the same way: by WHISPER__MODEL, UVICORN_HOST and UVICORN_PORT.
+# shellcheck shell=bash
+# shellcheck source=images/closed-network/wheels.sh
+source "$CLOSED_DIR/wheels.sh"
+image=slipway/test-faster-whisper:0.0.3
+inputs() { printf '%s\n' "$CLOSED_DIR"/{wheels.sh,python/faster-whisper.txt}; }
+
+build() { # DIR KEY
+  local root=$1/root
+  python_root "$root" faster-whisper
+  cat > "$root/usr/local/bin/faster-whisper-server" << 'PROGRAM'
+#!/usr/bin/python3
+import os
+import sys
+
+from faster_whisper_server.cli import main
+
+place = [("--host", "UVICORN_HOST"), ("--port", "UVICORN_PORT")]
+given = [f"{flag}={os.environ[name]}" for flag, name in place if name in os.environ]
+sys.argv[:] = ["faster-whisper-server", os.environ["WHISPER__MODEL"], *given, *sys.argv[1:]]
+sys.exit(main())
+PROGRAM
+  chmod 755 "$root/usr/local/bin/faster-whisper-server"
+  import_root "$root" "$image" "$2" 'ENV PYTHONPATH=/opt/faster-whisper' 'ENV PYTHONUNBUFFERED=1' \
+    'ENV PATH=/usr/local/bin:/usr/bin:/bin' 'CMD ["faster-whisper-server"]'
+}
