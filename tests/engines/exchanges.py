@@ -19,10 +19,19 @@ class Exchange(NamedTuple):
     method: str
     path: str
     body: Json = None
+    form: Mapping[str, str] | None = None
+    """Fields of a form in place of a body."""
+    speech: bool = False
+    """Whether the form has a file: ``recorded/speech.opus``, in which espeak-ng says SPOKEN."""
+
+
+SPOKEN = "The engine answers through the gateway."
 
 
 MESSAGES = [{"role": "user", "content": "hello"}]
-CHAT = {"model": "{model}", "messages": MESSAGES, "max_tokens": 8}
+CHAT = {"model": "{model}", "messages": MESSAGES, "max_tokens": 8, "temperature": 0}
+COMPLETION = {"model": "{model}", "prompt": "hello", "max_tokens": 8, "temperature": 0}
+RESPONSE = {"model": "{model}", "input": "hello", "max_output_tokens": 8, "temperature": 0}
 COUNTED = {"stream": True, "stream_options": {"include_usage": True}}
 LOADED = {"lora_name": "wiki", "lora_path": "{adapter}"}
 
@@ -31,12 +40,10 @@ GENERATES: Sequence[Exchange] = (
     Exchange("models", "GET", "/v1/models"),
     Exchange("chat", "POST", "/v1/chat/completions", CHAT),
     Exchange("chat_stream", "POST", "/v1/chat/completions", CHAT | COUNTED),
-    Exchange("completion", "POST", "/v1/completions", {"model": "{model}", "prompt": "hello", "max_tokens": 8}),
-    Exchange(
-        "completion_stream", "POST", "/v1/completions",
-        {"model": "{model}", "prompt": "hello", "max_tokens": 8} | COUNTED,
-    ),
-    Exchange("response", "POST", "/v1/responses", {"model": "{model}", "input": "hello", "max_output_tokens": 8}),
+    Exchange("completion", "POST", "/v1/completions", COMPLETION),
+    Exchange("completion_stream", "POST", "/v1/completions", COMPLETION | COUNTED),
+    Exchange("response", "POST", "/v1/responses", RESPONSE),
+    Exchange("response_stream", "POST", "/v1/responses", RESPONSE | {"stream": True}),
     Exchange("message", "POST", "/v1/messages", CHAT),
     Exchange("message_stream", "POST", "/v1/messages", CHAT | {"stream": True}),
     Exchange("message_tokens", "POST", "/v1/messages/count_tokens", {"model": "{model}", "messages": MESSAGES}),
@@ -64,32 +71,48 @@ ADAPTERS: Sequence[Exchange] = (
 )
 """Of one that loads LoRA adapters while it runs, in this order."""
 PAIR = {"model": "{model}", "query": "red fish", "documents": ["a bird", "one red fish"]}
+EMBEDDING = {"model": "{model}", "input": "one"}
+RERANK = Exchange("rerank", "POST", "/v1/rerank", PAIR)
 EMBEDS: Sequence[Exchange] = (
     Exchange("health", "GET", "/health"),
     Exchange("models", "GET", "/v1/models"),
-    Exchange("embedding", "POST", "/v1/embeddings", {"model": "{model}", "input": "one"}),
+    Exchange("embedding", "POST", "/v1/embeddings", EMBEDDING),
     Exchange(
         "embeddings", "POST", "/v1/embeddings",
         {"model": "{model}", "input": ["one", "two"], "encoding_format": "float"},
     ),
-    Exchange(
-        "embedding_base64", "POST", "/v1/embeddings", {"model": "{model}", "input": "a", "encoding_format": "base64"}
-    ),
-    Exchange("rerank", "POST", "/v1/rerank", PAIR),
-    Exchange("unknown_model", "POST", "/v1/embeddings", {"model": "other", "input": "one"}),
+    Exchange("embedding_base64", "POST", "/v1/embeddings", EMBEDDING | {"encoding_format": "base64"}),
+    RERANK,
+    Exchange("unknown_model", "POST", "/v1/embeddings", EMBEDDING | {"model": "other"}),
     Exchange("no_input", "POST", "/v1/embeddings", {"model": "{model}"}),
 )  # fmt: skip
-"""Of one that makes vectors."""
-SPEECH: Sequence[Exchange] = (
+"""Of one that makes vectors, and does not rank."""
+RANKS: Sequence[Exchange] = (
     Exchange("health", "GET", "/health"),
     Exchange("models", "GET", "/v1/models"),
-    Exchange("unknown_path", "GET", "/v1/nothing"),
+    RERANK,
+    Exchange("rerank_best", "POST", "/v1/rerank", PAIR | {"top_n": 1, "return_documents": True}),
+    Exchange("no_query", "POST", "/v1/rerank", {"model": "{model}"}),
+    Exchange("embedding", "POST", "/v1/embeddings", EMBEDDING),
 )
-"""Of one that transcribes, beside the transcription itself."""
+"""Of one that ranks, and makes no vectors."""
+SPEECH: Sequence[Exchange] = (
+    Exchange("health", "GET", "/health"),
+    Exchange("transcription", "POST", "/v1/audio/transcriptions", form={"model": "{model}"}, speech=True),
+    Exchange(
+        "transcription_verbose", "POST", "/v1/audio/transcriptions",
+        form={"model": "{model}", "response_format": "verbose_json"}, speech=True,
+    ),
+    Exchange("translation", "POST", "/v1/audio/translations", form={"model": "{model}"}, speech=True),
+    Exchange("no_file", "POST", "/v1/audio/transcriptions", form={"model": "{model}"}),
+    Exchange("unknown_path", "GET", "/v1/nothing"),
+)  # fmt: skip
+"""Of one that transcribes."""
 SETS: Mapping[str, Sequence[Exchange]] = {
     "generates": GENERATES,
     "adapters": ADAPTERS,
     "embeds": EMBEDS,
+    "ranks": RANKS,
     "speech": SPEECH,
 }
 

@@ -2,9 +2,9 @@
 
 usage: weights.py FOLDER
 
-``FOLDER/llama`` generates text, ``FOLDER/adapter`` is a LoRA adapter for it, ``FOLDER/bert`` makes vectors. It needs
-Python alone: the files are written by hand, and are the same each time. Heads have 64 numbers, as vLLM's CPU kernels
-refuse 16.
+``FOLDER/llama`` generates text, ``FOLDER/adapter`` is a LoRA adapter for it, ``FOLDER/bert`` makes vectors, and
+``FOLDER/ranker`` ranks documents. It needs Python alone: the files are written by hand, and are the same each time.
+Heads have 64 numbers, as vLLM's CPU kernels refuse 16.
 """
 
 from __future__ import annotations
@@ -109,18 +109,22 @@ def write_adapter(folder: Path) -> None:
     write_tensors(folder / "adapter_model.safetensors", tensors)
 
 
-def write_bert(folder: Path) -> None:
+def write_bert(folder: Path, *, ranks: bool = False) -> None:
+    """It makes vectors; or, as a cross-encoder, scores how well a document fits a query."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer", "model_max_length": 128})
+    architecture = "BertForSequenceClassification" if ranks else "BertModel"
     config = {
-        "architectures": ["BertModel"], "model_type": "bert", "torch_dtype": "float32", "hidden_act": "gelu",
+        "architectures": [architecture], "model_type": "bert", "torch_dtype": "float32", "hidden_act": "gelu",
         "vocab_size": len(words), "hidden_size": HIDDEN, "intermediate_size": INNER, "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS, "max_position_embeddings": 128, "type_vocab_size": 2, "layer_norm_eps": 1e-12,
         "pad_token_id": 0, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
     }  # fmt: skip
+    if ranks:
+        config |= {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
     write_json(folder / "config.json", config)
     square = {"weight": (HIDDEN, HIDDEN), "bias": (HIDDEN,)}
     norm = {"weight": (HIDDEN,), "bias": (HIDDEN,)}
@@ -138,6 +142,9 @@ def write_bert(folder: Path) -> None:
         parts |= {f"{base}.output.dense": {"weight": (HIDDEN, INNER), "bias": (HIDDEN,)}}
         parts |= {f"{base}.output.LayerNorm": norm}
     tensors |= {f"{name}.{part}": shape for name, shapes in parts.items() for part, shape in shapes.items()}
+    if ranks:
+        tensors = {f"bert.{name}": shape for name, shape in tensors.items()}
+        tensors |= {"classifier.weight": (1, HIDDEN), "classifier.bias": (1,)}
     write_tensors(folder / "model.safetensors", tensors)
 
 
@@ -149,6 +156,7 @@ def main(arguments: list[str]) -> int:
     write_llama(folder / "llama")
     write_adapter(folder / "adapter")
     write_bert(folder / "bert")
+    write_bert(folder / "ranker", ranks=True)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The stand-in of vLLM answers as vLLM was recorded to: tests/engines/recorded."""
+"""The stand-ins answer as the engines were recorded to: tests/engines/recorded."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from .conftest import Start, ask
 RECORDED = Path(__file__).parents[2] / "engines/recorded"
 VLLM_0_32 = json.loads((RECORDED / "vllm-0.32.0.json").read_text())
 EXCHANGES = [exchange for name in VLLM_0_32["sets"] for exchange in SETS[name]]
-UNKNOWN = {"too_long", "message_stream"}
-"""The stand-in has no context that could be too short, and the recorded stream had no text to show."""
+UNKNOWN = {"too_long"}
+"""The stand-in has no context that could be too short."""
+OTHER_WORDS = {"unknown_model", "no_input"}
+"""How vLLM puts these depends on the tasks of the model."""
+OTHER_TASK = {"infinity-0.0.77-embeds": {"rerank"}, "infinity-0.0.77-ranks": {"embedding"}}
+"""What a model of one task refuses. The stand-in has all tasks."""
 
 
 def stand_in(start: Start) -> str:
@@ -70,3 +74,31 @@ def test_the_engine_knows_metrics_that_the_real_one_has() -> None:
 
 def test_the_stand_in_is_of_the_version_that_was_recorded(url: str) -> None:
     assert ask(f"{url}/version").json == {"version": VLLM_0_32["version"]}
+
+
+def test_vectors_of_the_stand_in_match_the_recorded_ones(url: str) -> None:
+    recorded = json.loads((RECORDED / "vllm-0.32.0-embeds.json").read_text())
+    reports = {
+        exchange.name: differences(recorded["answers"][exchange.name], exchanged(url, exchange, "tiny", ""))
+        for exchange in (one for name in recorded["sets"] for one in SETS[name])
+        if exchange.name not in OTHER_WORDS
+    }
+    assert {name: different for name, different in reports.items() if different} == {}
+
+
+@pytest.mark.parametrize("name", OTHER_TASK)
+def test_the_stand_in_of_infinity_answers_as_the_real_one(start: Start, name: str) -> None:
+    recorded = json.loads((RECORDED / f"{name}.json").read_text())
+    url = start(
+        "standin.infinity",
+        INFINITY_MODEL_ID="BAAI/bge-small-en-v1.5",
+        INFINITY_SERVED_MODEL_NAME="tiny",
+        INFINITY_URL_PREFIX="/v1",
+        INFINITY_PORT="{port}",
+    )
+    reports = {
+        exchange.name: differences(recorded["answers"][exchange.name], exchanged(url, exchange, "tiny", ""))
+        for exchange in (one for name in recorded["sets"] for one in SETS[name])
+        if exchange.name not in OTHER_TASK[name]
+    }
+    assert {exchange: different for exchange, different in reports.items() if different} == {}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from .generation import Generator, tokens_of
-from .web import Answer, Handler, Refused, Request, as_events, as_json
+from .web import Answer, Handler, Refused, Request, as_events, as_json, as_named_events
 
 Body = dict[str, Any]
 Mark = Callable[[str], str]
@@ -89,41 +91,45 @@ class OpenAI:
 
     def response(self, request: Request) -> Answer:
         body = request.json()
-        text, usage = self._run(body | {"max_tokens": body.get("max_output_tokens")}, text_of(body.get("input")))
-        content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": None}]
-        message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
-        counted = {
-            "input_tokens": usage["prompt_tokens"],
-            "input_tokens_details": {
-                "cache_write_tokens": 0,
-                "cached_tokens": 0,
-                "cached_tokens_per_turn": [],
-                "input_tokens_per_turn": [],
-            }
-            | usage.get("prompt_tokens_details", {}),
-            "output_tokens": usage["completion_tokens"],
-            "output_tokens_details": {
-                "output_tokens_per_turn": [],
-                "reasoning_tokens": 0,
-                "tool_output_tokens": 0,
-                "tool_output_tokens_per_turn": [],
-            },
-            "total_tokens": usage["total_tokens"],
-        }
-        return as_json(
-            {
-                "id": f"resp_{uuid.uuid4().hex[:16]}",
-                "object": "response",
-                "created_at": int(time.time()),
-                "model": body.get("model"),
-                "status": "incomplete",
-                "incomplete_details": {"reason": "max_output_tokens"},
-                "max_output_tokens": limit(body | {"max_tokens": body.get("max_output_tokens")}),
-                "output": [message],
-                "usage": counted,
-            }
-            | RESPONSE
-        )
+        asked = body | {"max_tokens": body.get("max_output_tokens")}
+        head = {
+            "id": f"resp_{uuid.uuid4().hex[:16]}",
+            "object": "response",
+            "created_at": int(time.time()),
+            "model": body.get("model"),
+            "max_output_tokens": limit(asked),
+        } | RESPONSE
+        if body.get("stream"):
+            return self._response_stream(asked, head)
+        text, usage = self._run(asked, text_of(body.get("input")))
+        return as_json(head | response_end(text, usage))
+
+    def _response_stream(self, body: Body, head: Body) -> Answer:
+        mark, prompt = self._checked(body), tokens_of(text_of(body.get("input")))
+
+        def events() -> Iterator[Body]:
+            begun = {"response": head | {"status": "in_progress", "output": []}}
+            yield begun | {"type": "response.created"}
+            yield begun | {"type": "response.in_progress"}
+            item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress", "content": []}
+            yield {"type": "response.output_item.added", "output_index": 0, "item": item}
+            place = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+            yield place | {"type": "response.content_part.added", "part": output_text("", [])}
+            words: list[str] = []
+            with self.generator.slot():
+                cached = self.generator.prefill(mark, prompt)
+                for word in self.generator.decode(mark, limit(body)):
+                    text = f" {word}" if words else word
+                    words.append(text)
+                    yield place | {"type": "response.output_text.delta", "delta": text, "logprobs": []}
+            text = "".join(words)
+            end = response_end(text, self._usage(len(prompt), len(words), cached))
+            yield place | {"type": "response.output_text.done", "text": text, "logprobs": []}
+            yield place | {"type": "response.content_part.done", "part": output_text(text)}
+            yield {"type": "response.output_item.done", "output_index": 0, "item": end["output"][0]}
+            yield {"type": "response.completed", "response": head | end}
+
+        return as_named_events(event | {"sequence_number": at} for at, event in enumerate(events()))
 
     def _run(self, body: Body, prompt: str) -> tuple[str, Body]:
         mark, tokens = self._checked(body), tokens_of(prompt)
@@ -167,7 +173,7 @@ class OpenAI:
             raise missing(body, "input")
         texts = [text_of(item) for item in given] if isinstance(given, list) else [text_of(given)]
         data = [
-            {"object": "embedding", "index": at, "embedding": vector(text, self.dimensions)}
+            {"object": "embedding", "index": at, "embedding": encoded(vector(text, self.dimensions), body)}
             for at, text in enumerate(texts)
         ]
         count = sum(len(tokens_of(text)) for text in texts)
@@ -181,7 +187,11 @@ class OpenAI:
         scores = [(likeness(body["query"], text), at, text) for at, text in enumerate(body["documents"])]
         ranked = sorted(scores, key=lambda score: (-score[0], score[1]))[: body.get("top_n") or None]
         results = [{"index": at, "document": {"text": text}, "relevance_score": score} for score, at, text in ranked]
-        return as_json(self._head(body, "rerank", "rerank") | {"results": results, "usage": {"total_tokens": 1}})
+        count = sum(len(tokens_of(text_of(text))) for text in (body["query"], *body["documents"]))
+        usage = {"prompt_tokens": count, "total_tokens": count}
+        return as_json(
+            {"id": f"score-{uuid.uuid4().hex[:16]}", "model": body.get("model"), "usage": usage, "results": results}
+        )
 
     def score(self, request: Request) -> Answer:
         body = request.json()
@@ -213,6 +223,39 @@ class OpenAI:
             "created": int(time.time()),
             "model": body.get("model"),
         }
+
+
+def output_text(text: str, logprobs: list[Any] | None = None) -> Body:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+
+def response_end(text: str, usage: Body) -> Body:
+    """What a response has when it is complete."""
+    content = [output_text(text)]
+    counted = {
+        "input_tokens": usage["prompt_tokens"],
+        "input_tokens_details": {
+            "cache_write_tokens": 0,
+            "cached_tokens": 0,
+            "cached_tokens_per_turn": [],
+            "input_tokens_per_turn": [],
+        }
+        | usage.get("prompt_tokens_details", {}),
+        "output_tokens": usage["completion_tokens"],
+        "output_tokens_details": {
+            "output_tokens_per_turn": [],
+            "reasoning_tokens": 0,
+            "tool_output_tokens": 0,
+            "tool_output_tokens_per_turn": [],
+        },
+        "total_tokens": usage["total_tokens"],
+    }
+    return {
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+        "output": [{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}],
+        "usage": counted,
+    }
 
 
 def missing(body: Body, field: str) -> Refused:
@@ -250,6 +293,13 @@ def vector(text: str, dimensions: int) -> list[float]:
     values = [byte / 127.5 - 1 for byte in noise]
     length = sum(value * value for value in values) ** 0.5 or 1.0
     return [value / length for value in values]
+
+
+def encoded(values: list[float], body: Body) -> list[float] | str:
+    """A vector in the format that a request has for it."""
+    if body.get("encoding_format") != "base64":
+        return values
+    return base64.b64encode(struct.pack(f"<{len(values)}f", *values)).decode()
 
 
 def likeness(query: str, text: Any) -> float:

@@ -81,6 +81,12 @@ def as_events(events: Iterable[Any]) -> Answer:
     return Answer(kind="text/event-stream; charset=utf-8", chunks=chunks())
 
 
+def as_named_events(events: Iterable[dict[str, Any]]) -> Answer:
+    """Events under the name of their ``type``, as in OpenAI's responses: nothing follows the last one."""
+    chunks = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
+    return Answer(kind="text/event-stream; charset=utf-8", chunks=chunks)
+
+
 def routes(table: Mapping[str, Handler]) -> Handler:
     """Chooses by ``METHOD /path``; others are not found, as FastAPI says it."""
 
