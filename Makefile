@@ -137,8 +137,7 @@ molecule: setup docker ## Run all Molecule scenarios
 	scripts/lanes.py run 'molecule-*'
 
 .PHONY: engines
-engines: setup public-images ## Run real engines behind the gateway, on a cluster of their own (an hour, 40 GB)
-	@images/public.sh auto $(VLLM_CPU_IMAGE) $(INFINITY_IMAGE)
+engines: setup docker ## Run real engines behind the gateway, each on a separate cluster (an hour, 22 GB)
 	scripts/engines.sh
 
 .PHONY: bench
@@ -167,6 +166,8 @@ requirements: setup ## Resolve the pinned requirements anew, with the hashes of 
 	$(COMPILE) --output-file images/closed-network/python/sglang-router.txt images/closed-network/python/sglang-router.in
 	$(COMPILE) --output-file images/closed-network/python/genai-bench.txt images/closed-network/python/genai-bench.in
 	$(COMPILE) --allow-unsafe --output-file images/closed-network/python/infinity.txt images/closed-network/python/infinity.in
+	$(COMPILE) --output-file images/closed-network/python/faster-whisper.txt images/closed-network/python/faster-whisper.in
+	scripts/without-cuda.sh images/closed-network/python/infinity.txt
 	scripts/vllm-requirements.sh
 	scripts/matrix-requirements.sh --upgrade
 

