@@ -137,7 +137,7 @@ molecule: setup docker ## Run all Molecule scenarios
 	scripts/lanes.py run 'molecule-*'
 
 .PHONY: engines
-engines: setup docker ## Run real engines behind the gateway, each on a separate cluster (an hour, 22 GB)
+engines: setup docker ## Run real engines behind the gateway, on a separate cluster (an hour, 30 GB)
 	scripts/engines.sh
 
 .PHONY: bench

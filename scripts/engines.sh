@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs tests/engines: real engines behind the gateway. Each part is one engine: an image, a separate kind cluster, and tests.
-# After a part, its cluster is removed, and its image too, which comes back from the cache of images/.
+# Runs tests/engines: real engines behind the gateway, on a separate kind cluster. Each part is one engine: an image, models
+# and tests. After a part its image is removed from Docker, and comes back from the cache of images/. The cluster is removed
+# at the end.
 #
 # usage: scripts/engines.sh [--keep] [PART...]    runs parts, all of them by default, up to the first that fails
 #        scripts/engines.sh --remove [PART...]    removes what parts have in Docker and in the cache
-#   --keep    leaves the cluster and the image for the next call
+#   --keep    leaves the cluster and the images for the next call
 #   parts: llamacpp faster-whisper infinity vllm
 #
 # `make engines` calls it with the virtual environment on PATH. SLIPWAY_ENGINES names the parts for it.
@@ -93,6 +94,7 @@ check_disk() { # PART
 
 run_part() { # PART
   local models
+  check_disk "$1"
   say "=== $1: ${image_of[$1]}"
   images/public.sh auto "$NODE_IMAGE" "$HAPROXY_IMAGE" "$PYTHON_IMAGE"
   if [[ ${image_of[$1]} == slipway/* ]]; then
@@ -106,10 +108,6 @@ run_part() { # PART
   scripts/hub_files.sh $name "${models[@]}"
   ansible-playbook tests/engines/up.yml -e @tests/engines/site.yml "${variables[@]}" -e "tests_image=${image_of[$1]}"
   pytest --quiet --durations 5 "tests/engines/test_${1//-/_}.py"
-}
-
-end_part() { # PART
-  $keep || { remove_cluster; remove_image "$1"; }
 }
 
 need docker
@@ -128,11 +126,10 @@ port=${SLIPWAY_TEST_GATEWAY_PORT:-$(gateway_port)}
 variables=(-e "local_cluster_name=$name" -e "local_cluster_kubeconfig=$kubeconfig" -e "local_cluster_gateway_port=$port")
 export KUBECONFIG=$kubeconfig K8S_AUTH_KUBECONFIG=$kubeconfig
 export SLIPWAY_TEST_KUBECONFIG=$kubeconfig SLIPWAY_TEST_GATEWAY_PORT=$port
+check_disk "${parts[0]}"
 python tests/engines/weights.py "$output/engines"
+$keep || trap 'remove_cluster; for part in "${parts[@]}"; do remove_image "$part"; done' EXIT
 for part in "${parts[@]}"; do
-  check_disk "$part"
-  trap 'end_part "$part"' EXIT
   run_part "$part"
-  trap - EXIT
-  end_part "$part"
+  $keep || remove_image "$part"
 done

@@ -24,7 +24,7 @@ def plays(machine: Bench) -> list[str]:
     return [call.split()[1] + " absent" * ("absent" in call) for call in machine.calls if call.startswith("ansible")]
 
 
-def test_a_part_has_a_cluster_of_its_own_that_goes_with_its_image(machine: Bench) -> None:
+def test_the_cluster_and_the_image_of_a_part_are_removed(machine: Bench) -> None:
     ended = machine.run(SCRIPT, "infinity")
 
     assert ended.returncode == 0, ended.stderr
@@ -40,7 +40,16 @@ def test_a_part_that_fails_is_the_last_one_and_leaves_nothing(machine: Bench) ->
 
     assert ended.returncode == 1
     assert plays(machine)[-1] == "playbooks/local.yml absent"
-    assert machine.calls[-1] == f"docker image rm {INFINITY}"
+    assert machine.calls[-2] == f"docker image rm {INFINITY}"
+
+
+def test_parts_run_one_after_the_other_on_one_cluster(machine: Bench) -> None:
+    ended = machine.run(SCRIPT, "infinity", "vllm")
+
+    assert ended.returncode == 0, ended.stderr
+    assert plays(machine) == [*["playbooks/local.yml", "tests/engines/up.yml"] * 2, "playbooks/local.yml absent"]
+    runs = [call for call in machine.calls if call.startswith(("pytest", "docker image rm michael"))]
+    assert [call.rpartition("/")[2] for call in runs[:3]] == ["test_infinity.py", "infinity:0.0.77-cpu", "test_vllm.py"]
 
 
 def test_a_cluster_may_be_kept(machine: Bench) -> None:

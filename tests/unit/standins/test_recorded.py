@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from slipway.engines.programs.llamacpp import LLAMACPP
 from slipway.engines.programs.vllm import VLLM
 from tests.engines.exchanges import SETS, differences
 from tests.engines.record import ask as exchanged
@@ -70,6 +71,14 @@ def test_the_engine_knows_metrics_that_the_real_one_has() -> None:
     histograms = (metrics.ttft_seconds, metrics.request_seconds)
     kinds = [[real.get(name) for name in names] for names in (gauges, counters, histograms)]
     assert kinds == [["gauge"] * 3, ["counter"] * 2, ["histogram"] * 2]
+
+
+def test_llamacpp_has_the_metrics_that_the_engine_knows() -> None:
+    """It has no histograms, and no measure of its cache."""
+    metrics, real = LLAMACPP.metrics, json.loads((RECORDED / "llamacpp-0.7.0.json").read_text())["metrics"]
+    assert metrics is not None
+    assert [real.get(name) for name in (metrics.running, metrics.waiting)] == ["gauge"] * 2
+    assert [real.get(name) for name in (metrics.prompt_tokens, metrics.generated_tokens)] == ["counter"] * 2
 
 
 def test_the_stand_in_is_of_the_version_that_was_recorded(url: str) -> None:
