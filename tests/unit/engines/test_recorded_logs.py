@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from slipway.engines.programs.infinity import INFINITY
+from slipway.engines.programs.llamacpp import LLAMACPP
 from slipway.engines.programs.vllm import VLLM
 
 LOGS = Path(__file__).parents[2] / "engines/recorded/logs"
@@ -30,14 +32,60 @@ VLLM_0_32 = {
 }
 
 
-@pytest.mark.parametrize("name", VLLM_0_32)
-def test_a_recorded_failure_of_vllm_has_its_reason(name: str) -> None:
-    log = (LOGS / f"vllm-0.32.0/{name}.log").read_bytes()
+INFINITY_0_0_77 = {
+    "dtype": "InvalidArgument",  # --dtype float12
+    "empty": "DownloadFailed",  # a repository without config.json
+    "flag": "InvalidArgument",  # --bogus
+    "folder": "FileNotFound",  # a folder that is not there
+    "gated": "DownloadFailed",  # a gated repository, without a token
+    "missing": "DownloadFailed",  # a repository that is not there
+    "notype": "UnsupportedModel",  # a type of model that nobody knows
+    "noweights": "DownloadFailed",  # a repository without weights
+    "offline": "DownloadFailed",  # a hub that does not answer
+    "value": "InvalidArgument",  # --batch-size abc
+}
+LLAMACPP_0_7 = {
+    "cut": "UnsupportedModel",  # the first megabyte of a file
+    "device": "NoGpu",  # --device CUDA0 on a CPU
+    "flag": "InvalidArgument",  # --bogus
+    "gated": "DownloadFailed",  # a gated repository, without a token
+    "half": "UnsupportedModel",  # the first half of a file
+    "lora": "FileNotFound",  # --lora with a file that is not there
+    "missing": "DownloadFailed",  # a repository that is not there
+    "nofile": "DownloadFailed",  # a file that the repository lacks
+    "norepofile": "DownloadFailed",  # a repository without a GGUF file
+    "notgguf": "UnsupportedModel",  # a file of another format
+    "offline": "DownloadFailed",  # a hub that does not answer
+    "path": "FileNotFound",  # a file that is not there
+    "template": "InvalidArgument",  # --chat-template-file with a file that is not there
+    "value": "InvalidArgument",  # --ctx-size abc
+}
+RECORDED = {
+    "vllm-0.32.0": (VLLM, VLLM_0_32),
+    "infinity-0.0.77": (INFINITY, INFINITY_0_0_77),
+    "llamacpp-0.7.0": (LLAMACPP, LLAMACPP_0_7),
+}
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [(folder, name) for folder, (_engine, reasons) in RECORDED.items() for name in reasons]
+)
+def test_a_recorded_failure_has_its_reason(folder: str, name: str) -> None:
+    engine, reasons = RECORDED[folder]
+    log = (LOGS / f"{folder}/{name}.log").read_bytes()
     assert len(log) <= 2048
-    failure = VLLM.explain(log.decode())
+    failure = engine.explain(log.decode())
     assert failure is not None
-    assert (failure.reason, failure.passing) == (VLLM_0_32[name], name == "offline")
+    assert (failure.reason, failure.passing) == (reasons[name], name == "offline")
+
+
+@pytest.mark.parametrize(("name", "gated"), [("missing", False), ("gated", True)])
+def test_only_a_gated_repository_is_called_gated(name: str, gated: bool) -> None:
+    failure = INFINITY.explain((LOGS / f"infinity-0.0.77/{name}.log").read_text())
+    assert failure is not None
+    assert ("is gated" in failure.message) == gated
 
 
 def test_every_recorded_failure_is_tried() -> None:
-    assert {path.stem for path in (LOGS / "vllm-0.32.0").iterdir()} == VLLM_0_32.keys()
+    names = {path.name: {log.stem for log in path.iterdir()} for path in LOGS.iterdir()}
+    assert names == {folder: reasons.keys() for folder, (_engine, reasons) in RECORDED.items()}

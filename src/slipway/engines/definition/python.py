@@ -53,7 +53,8 @@ NO_GPU = "The container has no GPU that its image supports"
 INNER = "An engine process exited; see the cause earlier in its log (kubectl logs --previous)"
 
 PYTHON = log_patterns(
-    (r"[Gg]ated repo|is restricted(?: and|\.)", DOWNLOAD, GATED),
+    # If a repository does not exist, the hub's client adds "If you are trying to access a private or gated repo".
+    (r"(?<!private or )[Gg]ated repo|is restricted(?: and|\.)", DOWNLOAD, GATED),
     (r"RepositoryNotFoundError|Repository Not Found|is not a valid model identifier", DOWNLOAD, NO_REPOSITORY),
     (r"EntryNotFoundError: 404|does not appear to have a file named", DOWNLOAD, NO_MODEL),
     (r"(?P<status>4\d\d|50\d) (?:Client|Server) Error", DOWNLOAD, "The model cannot be downloaded"),

@@ -30,6 +30,7 @@ SPELLINGS = {"--hf-repo": ("-hf", "-hfr"), "--hf-file": ("-hff",), "--alias": ("
 """Further spellings of the flags that Slipway sets."""
 MODES: dict[Task, str] = {"embed": "--embedding", "rerank": "--reranking"}
 NO_GPU = "The container cannot open its GPU: the driver is missing, or its user is not in the device's group"
+INCOMPLETE = "The model file is incomplete or damaged: copy or download it again"
 PARALLEL = ("--parallel", "-np")
 SLOTS = re.compile(r"[0-9]{1,4}")
 MOST_SLOTS = 256
@@ -42,7 +43,7 @@ def http_threads(args: Sequence[str]) -> int:
     """Returns how many threads answer requests, so that every slot of these arguments can be used.
 
     llama-server uses a thread for each open request, also while it waits, and has few by default. Versions since March
-    2026 add up to 1024 threads under load; earlier ones add none.
+    2026 add threads under load, up to 1024 in all; earlier ones add none.
     """
     slots = [int(word) for flag, word in pairwise(args) if flag in PARALLEL and SLOTS.fullmatch(word)]
     return HTTP_THREADS + min(slots[-1] if slots else 0, MOST_SLOTS)
@@ -101,11 +102,17 @@ LOG_PATTERNS = log_patterns(
     (r"invalid device: (?:ROCm|SYCL|Vulkan|CUDA)\d", "NoGpu", NO_GPU),
     (r"invalid argument(?:: (?P<value>\S+))?", ARGUMENT, "llama-server rejected an argument in the spec"),
     (
+        r"error while handling argument \"(?P<value>[^\"]+)\"",
+        ARGUMENT,
+        "llama-server rejected the value of an argument",
+    ),
+    (
         r"cudaMalloc failed|error: out of memory|failed to allocate (?:CUDA|ROCm|Vulkan)\S* buffer",
         GPU_MEMORY,
         TOO_LARGE,
     ),
     (r"unknown model architecture|invalid magic", UNSUPPORTED, "This version of llama.cpp cannot read the model file"),
+    (r"not within the file bounds|failed to read (?:key-value pairs|tensor)", UNSUPPORTED, INCOMPLETE),
     (r"failed to open GGUF file|No such file or directory", NO_FILE, "The model file is not in the container"),
 )
 
