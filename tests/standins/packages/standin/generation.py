@@ -83,7 +83,7 @@ class Generator:
         self.generated = 0
         """Tokens, ever."""
         self.stopped = threading.Event()
-        """Nothing is generated any more: whoever waits for it waits until it leaves, or this process is killed."""
+        """Nothing is generated any more: answers end with what they have."""
         self._free = threading.Condition()
         self._prefill = threading.Lock()
 
@@ -111,12 +111,13 @@ class Generator:
         return cached
 
     def decode(self, mark: str, count: int) -> Iterator[str]:
-        """The words of an answer, each a token: the pod, the mark of who answers, then filling."""
+        """The words of an answer, each a token: the pod, the mark of who answers, then filling. A stopped one
+        gives fewer than ``count``."""
         words = [socket.gethostname(), mark]
         for at in range(count):
             if self.decode_seconds:
                 time.sleep(self.decode_seconds)
             if self.stopped.is_set():
-                threading.Event().wait()
+                return
             self.generated += 1
             yield words[at] if at < len(words) else f"word{at}"

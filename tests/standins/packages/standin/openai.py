@@ -73,7 +73,7 @@ class OpenAI:
             return self._stream(body, prompt, "chat.completion.chunk", lambda text: {"delta": {"content": text}}, first)
         text, usage = self._run(body, prompt)
         message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "length"}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason_of(usage, body)}
         return as_json(self._whole(body, "chatcmpl", "chat.completion", choice, usage))
 
     def completion(self, request: Request) -> Answer:
@@ -86,7 +86,7 @@ class OpenAI:
         if body.get("stream"):
             return self._stream(body, prompt, "text_completion", lambda text: {"text": text})
         text, usage = self._run(body, prompt)
-        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": "length"}
+        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": reason_of(usage, body)}
         return as_json(self._whole(body, "cmpl", "text_completion", choice, usage))
 
     def response(self, request: Request) -> Answer:
@@ -157,6 +157,8 @@ class OpenAI:
                     text = word if count == 0 else f" {word}"
                     count += 1
                     yield chunk(choice(text), "length" if count == most else None)
+                if count < most:
+                    yield chunk(choice(""), "abort")
             if (body.get("stream_options") or {}).get("include_usage"):
                 usage = self._usage(len(tokens), count, cached)
                 yield head | {"choices": [], "usage": usage, "system_fingerprint": self.fingerprint}
@@ -280,6 +282,11 @@ def text_of(content: Any) -> str:
 
 def limit(body: Body) -> int:
     return max(1, int(body.get("max_completion_tokens") or body.get("max_tokens") or 16))
+
+
+def reason_of(usage: Body, body: Body) -> str:
+    """Why an answer ended: vLLM aborts it when it is stopped."""
+    return "length" if usage["completion_tokens"] == limit(body) else "abort"
 
 
 def usage_of(prompt: int, completion: int, cached: int | None) -> Body:

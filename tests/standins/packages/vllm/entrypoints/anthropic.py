@@ -35,11 +35,13 @@ class Messages:
                     yield f" {word}" if at else word
 
         if body.get("stream"):
-            return Answer(kind="text/event-stream; charset=utf-8", chunks=events(head, len(prompt), words()))
+            return Answer(
+                kind="text/event-stream; charset=utf-8", chunks=events(head, len(prompt), limit(body), words())
+            )
         tokens = list(words())
         content = [{"type": "text", "text": "".join(tokens)}]
         usage = {"input_tokens": len(prompt), "output_tokens": len(tokens)}
-        return as_json(head | {"content": content, "stop_reason": "max_tokens", "usage": usage})
+        return as_json(head | {"content": content, "stop_reason": reason_of(len(tokens), limit(body)), "usage": usage})
 
     def count(self, request: Request) -> Answer:
         body = request.json()
@@ -65,7 +67,12 @@ class Messages:
             raise
 
 
-def events(head: Body, prompt: int, words: Iterator[str]) -> Iterator[bytes]:
+def reason_of(count: int, most: int) -> str | None:
+    """Why an answer ended: vLLM names no reason where it was stopped."""
+    return "max_tokens" if count == most else None
+
+
+def events(head: Body, prompt: int, most: int, words: Iterator[str]) -> Iterator[bytes]:
     """The events of a stream, each under its name; no ``[DONE]`` follows them."""
     usage = {"input_tokens": prompt, "output_tokens": 0}
     started = head | {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
@@ -78,7 +85,7 @@ def events(head: Body, prompt: int, words: Iterator[str]) -> Iterator[bytes]:
         yield event("content_block_delta", index=0, delta={"type": "text_delta", "text": word})
     yield event("content_block_stop", index=0)
     usage = {"input_tokens": prompt, "output_tokens": count}
-    yield event("message_delta", delta={"stop_reason": "max_tokens", "stop_sequence": None}, usage=usage)
+    yield event("message_delta", delta={"stop_reason": reason_of(count, most), "stop_sequence": None}, usage=usage)
     yield event("message_stop")
 
 

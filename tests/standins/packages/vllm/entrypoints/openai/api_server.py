@@ -1,7 +1,7 @@
 """vLLM's OpenAI server, without a model: ``python3 -m vllm.entrypoints.openai.api_server --model=...``.
 
 It answers what vLLM 0.32.0 was recorded to (tests/engines/recorded), but for every task at once. On SIGTERM it
-generates nothing any more, and ends only when nothing is under way; with ``--shutdown-timeout`` it finishes first.
+ends all answers with what they have, and then itself; with ``--shutdown-timeout`` it finishes first.
 
 It listens once the model is loaded, which takes ``STANDIN_LOAD_SECONDS`` (0). A folder must hold a ``config.json``; a
 repository's is asked for at ``HF_ENDPOINT`` where that is set, and taken for granted where it is not.
