@@ -111,3 +111,11 @@ def test_the_stand_in_of_infinity_answers_as_the_real_one(start: Start, name: st
         if exchange.name not in OTHER_TASK[name]
     }
     assert {exchange: different for exchange, different in reports.items() if different} == {}
+
+
+def test_the_stand_in_of_faster_whisper_answers_as_one_of_its_servers(start: Start) -> None:
+    """The recorded server is not the one of our default image, so that only the protocol of OpenAI is compared."""
+    recorded = json.loads((RECORDED / "faster-whisper-server-0.0.3.json").read_text())["answers"]
+    url = start("standin.whisper", WHISPER__MODEL="tiny", UVICORN_PORT="{port}")
+    exchanges = [one for one in SETS["speech"] if one.name in ("transcription", "translation", "no_file")]
+    assert [differences(recorded[one.name], exchanged(url, one, "tiny", "")) for one in exchanges] == [[], [], []]
