@@ -184,8 +184,9 @@ class OpenAI:
     def rerank(self, request: Request) -> Answer:
         body = request.json()
         self._checked(body)
-        if "query" not in body or not isinstance(body.get("documents"), list):
-            raise Refused(400, "BadRequestError", "query and documents are required")
+        fields = [name for name in ("query", "documents") if name not in body]
+        if fields:
+            raise missing(body, *fields)
         scores = [(likeness(body["query"], text), at, text) for at, text in enumerate(body["documents"])]
         ranked = sorted(scores, key=lambda score: (-score[0], score[1]))[: body.get("top_n") or None]
         results = [{"index": at, "document": {"text": text}, "relevance_score": score} for score, at, text in ranked]
@@ -260,15 +261,12 @@ def response_end(text: str, usage: Body) -> Body:
     }
 
 
-def missing(body: Body, field: str) -> Refused:
-    """A field that a body has to have, in the words of pydantic as vLLM passes them on."""
-    fault = {
-        "type": "missing",
-        "loc": f"body.{field}",
-        "msg": "Field required",
-        "input": f"<dict of {len(body)} items>",
-    }
-    return Refused(400, "Bad Request", f"1 validation error:\n  {fault}", f"body.{field}")
+def missing(body: Body, *fields: str) -> Refused:
+    """Fields that a body has to have, in the words of pydantic as vLLM passes them on."""
+    size = f"<dict of {len(body)} items>"
+    faults = [{"type": "missing", "loc": f"body.{name}", "msg": "Field required", "input": size} for name in fields]
+    head = "1 validation error:" if len(faults) == 1 else f"{len(faults)} validation errors:"
+    return Refused(400, "Bad Request", "\n  ".join([head, *map(str, faults)]), f"body.{fields[0]}")
 
 
 def text_of(content: Any) -> str:
