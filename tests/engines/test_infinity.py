@@ -1,4 +1,4 @@
-"""Infinity behind the gateway: it answers as it was recorded to."""
+"""Infinity behind the gateway: its answers match the recorded ones."""
 
 from __future__ import annotations
 

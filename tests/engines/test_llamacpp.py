@@ -1,4 +1,4 @@
-"""llama.cpp with a model that speaks, behind the gateway: it answers as it was recorded to."""
+"""llama.cpp with a real model behind the gateway: its answers match the recorded ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # A server of faster-whisper from its wheels, on Debian's Python: transcription on CPUs, 0.6 GB. For `make engines`. No
-# registry has this image: the package index lacks the program of the public one. It is told its model, address and port
+# registry has this image: the package index lacks the program of the public one. It takes its model, address and port
 # in the same way: by WHISPER__MODEL, UVICORN_HOST and UVICORN_PORT.
 # shellcheck shell=bash
 # shellcheck source=images/closed-network/wheels.sh

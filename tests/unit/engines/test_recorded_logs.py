@@ -20,9 +20,9 @@ VLLM_0_32 = {
     "dtype": "InvalidArgument",  # --dtype float12
     "flag": "InvalidArgument",  # --bogus
     "folder": "FileNotFound",  # a folder that is not there
-    "noarch": "UnsupportedModel",  # an architecture that nobody knows
+    "noarch": "UnsupportedModel",  # an unknown architecture
     "noconfig": "FileNotFound",  # a folder without config.json
-    "notype": "UnsupportedModel",  # a type of model that nobody knows
+    "notype": "UnsupportedModel",  # an unknown type of model
     "offline": "DownloadFailed",  # a repository that is not in the cache, with HF_HUB_OFFLINE
     "quant": "InvalidArgument",  # --quantization squeezellm
     "sleep": "InvalidArgument",  # --enable-sleep-mode on a CPU
@@ -39,7 +39,7 @@ INFINITY_0_0_77 = {
     "folder": "FileNotFound",  # a folder that is not there
     "gated": "DownloadFailed",  # a gated repository, without a token
     "missing": "DownloadFailed",  # a repository that is not there
-    "notype": "UnsupportedModel",  # a type of model that nobody knows
+    "notype": "UnsupportedModel",  # an unknown type of model
     "noweights": "DownloadFailed",  # a repository without weights
     "offline": "DownloadFailed",  # a hub that does not answer
     "value": "InvalidArgument",  # --batch-size abc

@@ -1,4 +1,4 @@
-"""A library that needs CUDA's starts without them: what takes their place says that there is no device."""
+"""A library that needs CUDA's libraries starts without them, and finds no device."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def terminated(*arguments: str) -> tuple[subprocess.Popen[bytes], list[bytes], t
 
 
 def test_a_terminated_server_cuts_its_streams() -> None:
-    """vLLM 0.32.0: an answer ends at once, and only its reason says that it is not whole."""
+    """vLLM 0.32.0: an answer ends at once; only its reason shows that it is incomplete."""
     process, lines, reader = terminated()
     assert process.wait(60) == 0
     reader.join(60)
