@@ -49,7 +49,7 @@ port() { # prints the port of the gateway on 127.0.0.1; fails if there is none
 create() {
   # On a busy disk, etcd and with it every lease and watch may hang for a minute.
   ansible-playbook playbooks/local.yml -e "local_cluster_name=$name" -e "local_cluster_kubeconfig=$kubeconfig" \
-    -e local_cluster_gateway_port=-1 -e local_cluster_etcd_in_memory=true -e @tests/cluster/kind.yml
+    -e local_cluster_gateway_port=-1 -e local_cluster_etcd_in_memory=true
 }
 
 make_cluster() {

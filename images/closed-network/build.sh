@@ -67,7 +67,7 @@ plan() { # WHY IMAGE...; sets planned to the images that will be built
   say "$why: building ${#planned[@]} $known from source, about $(((seconds + 59) / 60)) min on 2 cores, once"
   [[ $(id -u) == 0 ]] || die "building images from Debian packages needs root"
   ((${#compiles[@]} == 0)) || command -v go > /dev/null \
-    || die "compiling ${compiles[*]} needs Go 1.25 or newer on PATH. Install it and run this again."
+    || die "compiling ${compiles[*]} needs Go 1.26 or newer on PATH. Install it and run this again."
   ((${#links[@]} == 0)) || { command -v cc && command -v readelf; } > /dev/null \
     || die "linking ${links[*]} needs cc and readelf on PATH. Install a C compiler (Debian's package gcc) and run this again."
   need_space "$((${#compiles[@]} ? 10 : 3))"

@@ -3,7 +3,7 @@
 # with disableDefaultCNI; kube-proxy's image is made for the nftables mode (iptables is inside too).
 # shellcheck shell=bash
 image=$NODE_IMAGE
-inputs() { printf "%s\n" "$CLOSED_DIR/node" "$CLOSED_DIR"/go/{coredns,etcd,kind,kubernetes,pause}; }
+inputs() { printf "%s\n" "$CLOSED_DIR/node" "$CLOSED_DIR"/go/{kind,kubernetes}; }
 
 version=${image#*:}
 minor=${version#v1.}
@@ -18,28 +18,26 @@ node_packages=(
 )
 
 kubernetes_programs=(kubelet kubeadm kubectl kube-apiserver kube-controller-manager kube-scheduler kube-proxy)
+# All programs are of one module, in the versions that this kubeadm asks for: what etcd and CoreDNS share with Kubernetes
+# is compiled once.
+packages=(
+  "${kubernetes_programs[@]/#/k8s.io/kubernetes/cmd/}"
+  go.etcd.io/etcd/server/v3
+  slipway.inference/closed-network/kubernetes/{coredns,pause}
+)
 
 build() { # DIR KEY
-  local dir=$1
+  local dir=$1 compiled
   mkdir "$dir/bin"
   # Before minutes of compiling: what can be missing is looked for first.
   need_debootstrap
   node_files > /dev/null
-  add_binaries "$dir/bin" kubernetes kubernetes "$stamp" "${kubernetes_programs[@]/#/k8s.io/kubernetes/cmd/}"
-  add_binaries "$dir/bin" etcd etcd '' go.etcd.io/etcd/server/v3
+  compiled=$(go_binaries kubernetes kubernetes "$stamp" "${packages[@]}")
+  cp "$compiled"/* "$dir/bin/"
   mv "$dir/bin/server" "$dir/bin/etcd" # Go names a program after its package
-  add_binaries "$dir/bin" coredns coredns '' slipway.inference/closed-network/coredns
-  add_binaries "$dir/bin" pause pause '' slipway.inference/closed-network/pause
   control_plane_images "$dir"
   node_root "$dir/node" "$dir/bin"
   step "put the control plane's images into the node image" assemble "$dir" "$2"
-}
-
-add_binaries() { # FOLDER, then what go_binaries takes
-  local folder=$1 made
-  shift
-  made=$(go_binaries "$@")
-  cp "$made"/* "$folder/"
 }
 
 node_files() { # prints the folder of kind's own files for a node
@@ -49,14 +47,30 @@ node_files() { # prints the folder of kind's own files for a node
   say "$files"
 }
 
-wanted_images() { # BINARIES; prints the images that this kubeadm asks for
+requested_images() { # BINARIES; prints the images that this kubeadm asks for
   "$1/kubeadm" config images list --kubernetes-version "$version"
+}
+
+# The images get the names that kubeadm requests, so what is in them must be of these versions.
+check_locked_versions() { # IMAGE...
+  local name module tag locked=$CLOSED_DIR/go/kubernetes
+  for name in "$@"; do
+    tag=${name##*:}
+    case $name in
+      */etcd:*) module=go.etcd.io/etcd/server/v3 tag=v${tag%-*} ;; # the image's own revision follows the version
+      */coredns:*) module=github.com/coredns/coredns ;;
+      *) continue ;;
+    esac
+    grep -qE "^(require)?[[:space:]]*$module $tag( |\$)" "$locked/go.mod" \
+      || die "kubeadm $version requests $name, but $locked/go.mod has another version: go get -C $locked $module@$tag"
+  done
 }
 
 control_plane_images() { # DIR; leaves DIR/images.tar
   local dir=$1 text images name binary root
-  text=$(wanted_images "$dir/bin")
+  text=$(requested_images "$dir/bin")
   mapfile -t images <<< "$text"
+  check_locked_versions "${images[@]}"
   for name in "${images[@]}"; do
     binary=${name##*/}
     binary=${binary%%:*}
@@ -78,7 +92,7 @@ control_plane_images() { # DIR; leaves DIR/images.tar
 
 node_root() { # DIR BINARIES
   local root=$1 files pause setup
-  pause=$(wanted_images "$2" | sed -n 's#.*/\(pause:.*\)#\1#p')
+  pause=$(requested_images "$2" | sed -n 's#.*/\(pause:.*\)#\1#p')
   [[ -n $pause ]] || die "kubeadm $version names no pause image"
   setup=$(cat "$CLOSED_DIR/node/setup")
   debian_root "$root" bookworm "${node_packages[@]}"

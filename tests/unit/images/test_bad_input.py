@@ -100,11 +100,11 @@ def test_an_image_with_compiled_programs_is_not_started_without_go(bench: Bench)
             if program.name not in ("go", "docker", "id") and not (bench.folder / "bin" / program.name).exists():
                 (bench.folder / "bin" / program.name).symlink_to(program)
 
-    ended = bench.run("env", f"PATH={bench.folder}/bin", "bash", BUILD, "haproxy:3.4.6", "kindest/node:v1.34.4")
+    ended = bench.run("env", f"PATH={bench.folder}/bin", "bash", BUILD, "haproxy:3.4.6", "kindest/node:v1.36.4")
 
     assert ended.returncode == 1
     assert errors(ended) == [
-        "error: compiling kindest/node:v1.34.4 needs Go 1.25 or newer on PATH. Install it and run this again."
+        "error: compiling kindest/node:v1.36.4 needs Go 1.26 or newer on PATH. Install it and run this again."
     ]
     assert "haproxy:3.4.6: building" not in ended.stdout
 

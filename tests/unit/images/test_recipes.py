@@ -36,7 +36,7 @@ exec REAL_GO "$@"
 """
 
 # What `kubeadm config images list` prints; every other program prints it too, and nobody reads that.
-KUBERNETES_IMAGES = ("etcd:3.6.5-0", "coredns/coredns:v1.13.2", "pause:3.10.1", "kube-proxy:v1.34.4")
+KUBERNETES_IMAGES = ("etcd:3.6.8-0", "coredns/coredns:v1.14.2", "pause:3.10.2", "kube-proxy:v1.36.4")
 
 # debootstrap makes a root, apt puts files into it, and programs say their version.
 DEBIAN = """
@@ -110,11 +110,27 @@ def test_a_recipe_needs_nothing_of_an_earlier_run(machine: Bench, recipe: str) -
     assert [path.name for path in (machine.cache / "images" / recipe).iterdir()], "the image is kept in the cache"
 
 
+@pytest.mark.parametrize(
+    ("requested", "other"),
+    [("etcd:3.6.8-0", "etcd:3.6.9-0"), ("etcd:3.6.8-0", "etcd:3.6.80-0"), ("coredns:v1.14.2", "coredns:v1.14.3")],
+)
+def test_a_kubeadm_that_requests_other_versions_than_the_locked_ones_ends_the_build(
+    machine: Bench, requested: str, other: str
+) -> None:
+    machine.stand_in("go", (machine.folder / "bin/go").read_text().replace(requested, other))
+
+    ended = machine.run(str(IMAGES / "closed-network/build.sh"), "kindest/node:v1.36.4")
+
+    assert ended.returncode == 1
+    assert f"requests registry.k8s.io/{'coredns/' if 'coredns' in other else ''}{other}, but" in ended.stderr
+    assert not [call for call in machine.calls if call.startswith("docker import")]
+
+
 def test_kinds_own_files_are_looked_for_before_anything_is_compiled(machine: Bench) -> None:
     """0.4.0 found that they were missing after it had compiled for most of an hour."""
     machine.stand_in("go", 'if [[ "$*" == *"list"*"-m"* ]]; then exit 0; fi; echo compiled >&2')
 
-    ended = machine.run(str(IMAGES / "closed-network/build.sh"), "kindest/node:v1.34.4")
+    ended = machine.run(str(IMAGES / "closed-network/build.sh"), "kindest/node:v1.36.4")
 
     assert ended.returncode == 1
     assert "kind's Go module holds no files of its node image" in ended.stderr

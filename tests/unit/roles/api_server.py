@@ -71,7 +71,7 @@ class ApiHandler(BaseHTTPRequestHandler):
         self.send(code, {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code})
 
 
-def discovery(path: str, kinds: Iterable[Kind], kubernetes: str = "v1.34.4") -> Object | None:
+def discovery(path: str, kinds: Iterable[Kind], kubernetes: str = "v1.36.4") -> Object | None:
     """What the server tells of itself; None for objects."""
     versions = sorted({kind.version for kind in kinds})
     if path == "version":

@@ -73,7 +73,7 @@ class ClusterApi(ApiServer):
         self.kinds = KINDS
         self.routers = 1
         self.denied: set[str] = set()
-        self.version = "v1.34.4"
+        self.version = "v1.36.4"
         self.reordered: set[str] = set()
         self.lock = threading.Lock()
         super().__init__(_Handler)

@@ -24,7 +24,7 @@ def node(name: str, address: str, *, ready: bool = True, **allocatable: str) -> 
     resources = {key.replace("__", "."): value for key, value in allocatable.items()}
     status = {
         "conditions": READY if ready else [],
-        "nodeInfo": {"kubeletVersion": "v1.34.4"},
+        "nodeInfo": {"kubeletVersion": "v1.36.4"},
         "allocatable": {"cpu": "8", **{f"{key}/gpu": value for key, value in resources.items()}},
         "addresses": [{"type": "InternalIP", "address": address}],
     }

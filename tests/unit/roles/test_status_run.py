@@ -39,7 +39,7 @@ def test_what_runs_and_how_to_ask_it_is_told(tmp_path: Path, api: ClusterApi) ->
         "worker",
         status={
             "conditions": [{"type": "Ready", "status": "True"}],
-            "nodeInfo": {"kubeletVersion": "v1.34.4"},
+            "nodeInfo": {"kubeletVersion": "v1.36.4"},
             "allocatable": {"cpu": "4", "nvidia.com/gpu": "2", "vpc.amazonaws.com/pod-eni": "9"},
             "addresses": [{"type": "InternalIP", "address": "10.0.0.7"}, {"type": "Hostname", "address": "worker"}],
         },
@@ -51,7 +51,7 @@ def test_what_runs_and_how_to_ask_it_is_told(tmp_path: Path, api: ClusterApi) ->
     for line in (
         "Slipway 9.1.0 in namespace slipway-system",
         "gateway 2 of 2 ready slipway/slipway:1",
-        "Nodes: 1 of 1 ready, Kubernetes v1.34.4",
+        "Nodes: 1 of 1 ready, Kubernetes v1.36.4",
         "nvidia.com/gpu 2",
         "APIs: krypton, kubeai (served by another installation), llmkube (not installed)",
         "Models: none yet",

@@ -481,7 +481,7 @@ def test_one_node_may_have_the_claim_alone() -> None:
 # Image volumes
 
 
-def node(kubelet: str = "v1.34.4", runtime: str = "containerd://2.1.3", **labels: str) -> Object:
+def node(kubelet: str = "v1.36.4", runtime: str = "containerd://2.1.3", **labels: str) -> Object:
     node_info = {"kubeletVersion": kubelet, "containerRuntimeVersion": runtime}
     metadata = {"name": f"n-{kubelet}-{runtime[-3:]}", "uid": "n", "resourceVersion": "1", "labels": labels}
     return {"kind": "Node", "metadata": metadata, "status": {"nodeInfo": node_info}}
