@@ -166,7 +166,7 @@ requirements: setup ## Resolve the pinned requirements anew, with the hashes of 
 	$(COMPILE) --output-file images/closed-network/python/sglang-router.txt images/closed-network/python/sglang-router.in
 	$(COMPILE) --output-file images/closed-network/python/genai-bench.txt images/closed-network/python/genai-bench.in
 	$(COMPILE) --allow-unsafe --output-file images/closed-network/python/infinity.txt images/closed-network/python/infinity.in
-	$(COMPILE) --output-file images/closed-network/python/faster-whisper.txt images/closed-network/python/faster-whisper.in
+	$(COMPILE) --allow-unsafe --output-file images/closed-network/python/faster-whisper.txt images/closed-network/python/faster-whisper.in
 	scripts/without-cuda.sh images/closed-network/python/infinity.txt
 	scripts/vllm-requirements.sh
 	scripts/matrix-requirements.sh --upgrade

@@ -1,6 +1,6 @@
 # torch without CUDA. The package index has torch for NVIDIA GPUs only: on a CPU it never calls CUDA's libraries, 5 GB, but
-# does not start without them. These here are of a few kilobytes each: their functions return "no device". For recipes to
-# source, and one of their inputs; it needs cc and readelf.
+# does not start without them. The replacements have a few kilobytes each, and their functions return "no device". Recipes
+# source this file and name it as an input; it needs cc and readelf.
 # shellcheck shell=bash
 
 without_cuda() { # DIR; adds the libraries of CUDA that the libraries in DIR need and that are not there
@@ -17,13 +17,13 @@ without_cuda() { # DIR; adds the libraries of CUDA that the libraries in DIR nee
 # Prints LIBRARY FUNCTION VERSION for each function that is called, sorted; "-" without a version. A function without one
 # may be in any library that its caller names, and is put into all of them.
 cuda_symbols() { # DIR
-  local dir=$1 file found needed
+  local dir=$1 file dynamic needed library
   find "$dir" -name '*.so*' -type f -printf '%f\n' | sort -u > "$dir.present"
   find "$dir" -name '*.so*' -type f | while IFS= read -r file; do
-    found=$(readelf --wide --dynamic "$file" 2> /dev/null || true) # some are scripts of a linker
-    needed=$(sed -n 's/.*(NEEDED).*\[\(lib\(cu\|nccl\|nv\)[^]]*\)\]/\1/p' <<< "$found" | grep -vxFf "$dir.present" || true)
+    dynamic=$(readelf --wide --dynamic "$file" 2> /dev/null || true) # some are scripts of a linker
+    needed=$(sed -n 's/.*(NEEDED).*\[\(lib\(cu\|nccl\|nv\)[^]]*\)\]/\1/p' <<< "$dynamic" | grep -vxFf "$dir.present" || true)
     [[ -n $needed ]] || continue
-    sed 's/$/ none -/' <<< "$needed"
+    while IFS= read -r library; do printf "%s none -\n" "$library"; done <<< "$needed"
     readelf --wide --dyn-syms "$file" | awk -v needed="$needed" '
       $7 != "UND" || $8 !~ /^(cu|nccl|nv|__cuda)/ { next }
       { count = split(needed, libraries, "\n"); split($8, parts, "@"); version = parts[2] ? parts[2] : "-" }

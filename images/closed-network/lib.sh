@@ -141,18 +141,19 @@ debian_root() { # DIR SUITE PACKAGE...
 # ---- Go -----------------------------------------------------------------------------------------------------------
 
 # Compiles static binaries of one module locked in go/MODULE, unless the cache has them, into one folder. One build of
-# several programs compiles each package that they share once, and links one while it compiles the next.
+# several programs compiles each package that they share once, and links one while it compiles the next. The linker drops
+# debug information (-s -w), so the compiler does not write it.
 go_binaries() { # NAME MODULE LDFLAGS PACKAGE...; prints the folder
   local name=$1 module=$CLOSED_DIR/go/$2 flags="-s -w $3" dir platform
   shift 3
-  command -v go > /dev/null || die "compiling $name needs Go 1.25 or newer on PATH"
+  command -v go > /dev/null || die "compiling $name needs Go $(sed -n 's/^go //p' "$module/go.mod") or newer on PATH"
   platform=$(go env GOOS GOARCH GOVERSION)
   dir=$CACHE/bin/$name-$(key_of "$module" "$flags" "$platform" "$@")
   if [[ ! -d $dir ]]; then
     mkdir -p "$CACHE/tmp/$name"
     step "fetch the Go modules of $name" go_packages "$module" "$CACHE/tmp/$name.packages" "$@" >&2
     STEP_TOTAL=$(wc -l < "$CACHE/tmp/$name.packages") step "compile $name" env CGO_ENABLED=0 \
-      go build -C "$module" -v -mod=readonly -trimpath -buildvcs=false -ldflags "$flags" -o "$CACHE/tmp/$name/" "$@" >&2
+      go build -C "$module" -v -mod=readonly -trimpath -buildvcs=false -gcflags=all=-dwarf=false -ldflags "$flags" -o "$CACHE/tmp/$name/" "$@" >&2
     rm -rf "$CACHE/bin/$name"-*
     mv "$CACHE/tmp/$name" "$dir"
   fi

@@ -13,9 +13,6 @@ elapsed() { # SECONDS; prints "45 s" or "3 min 5 s"
   if (($1 < 60)); then say "$1 s"; else say "$(($1 / 60)) min $(($1 % 60)) s"; fi
 }
 
-# The linker drops what debuggers need (lib.sh), so the compiler does not write it.
-export GOFLAGS="${GOFLAGS:+$GOFLAGS }-gcflags=all=-dwarf=false"
-
 # ---- One builder at a time ----------------------------------------------------------------------------------------
 
 # Holds the lock FILE until this script and all its child processes have exited. Before it waits, it prints what holds

@@ -210,7 +210,7 @@ ADVICE: Mapping[str, str] = {
         "controller retries."
     ),
     "FileNotFound": ("Correct the path, or add the file."),
-    "UnsupportedModel": ("Use a newer image of the engine, or another engine."),
+    "UnsupportedModel": ("Use a newer image of the engine, or another engine. Copy or download a damaged file again."),
     "BaseModelNotFound": ("Correct spec.model.name, or create the model."),
     "BaseModelDisabled": ("Enable the model."),
     "BaseModelNotReady": (

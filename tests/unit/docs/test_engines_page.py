@@ -50,7 +50,10 @@ def last_run() -> str:
 
 
 def section() -> str:
-    head = "We sent the same requests to real engines and recorded the answers. Tests compare the stand-ins with them."
+    head = (
+        "We sent the same requests to real engines and recorded the answers. Unit tests compare the stand-ins of vLLM, "
+        "Infinity and faster-whisper with them, and `make engines` compares the engines themselves."
+    )
     return "\n".join([HEADING, "", head, "", *rows(), "", last_run(), ""])
 
 

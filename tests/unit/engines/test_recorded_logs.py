@@ -50,6 +50,7 @@ LLAMACPP_0_7 = {
     "flag": "InvalidArgument",  # --bogus
     "gated": "DownloadFailed",  # a gated repository, without a token
     "half": "UnsupportedModel",  # the first half of a file
+    "keytype": "UnsupportedModel",  # a key of a type that this version does not know
     "lora": "FileNotFound",  # --lora with a file that is not there
     "missing": "DownloadFailed",  # a repository that is not there
     "nofile": "DownloadFailed",  # a file that the repository lacks
@@ -58,7 +59,19 @@ LLAMACPP_0_7 = {
     "offline": "DownloadFailed",  # a hub that does not answer
     "path": "FileNotFound",  # a file that is not there
     "template": "InvalidArgument",  # --chat-template-file with a file that is not there
+    "type": "UnsupportedModel",  # a tensor of a type that this version does not know
     "value": "InvalidArgument",  # --ctx-size abc
+    "variable": "InvalidArgument",  # LLAMA_ARG_CTX_SIZE=abc
+}
+LLAMACPP_MESSAGES = {
+    "cut": "The model file is incomplete or damaged: copy or download it again",
+    "half": "The model file is incomplete or damaged: copy or download it again",
+    "keytype": "This version of llama.cpp cannot read the model file",
+    "notgguf": "This version of llama.cpp cannot read the model file",
+    "template": "llama-server rejected the value of an argument",
+    "type": "This version of llama.cpp cannot read the model file",
+    "value": "llama-server rejected the value of an argument",
+    "variable": "llama-server rejected the value of an argument",
 }
 RECORDED = {
     "vllm-0.32.0": (VLLM, VLLM_0_32),
@@ -77,6 +90,14 @@ def test_a_recorded_failure_has_its_reason(folder: str, name: str) -> None:
     failure = engine.explain(log.decode())
     assert failure is not None
     assert (failure.reason, failure.passing) == (reasons[name], name == "offline")
+
+
+@pytest.mark.parametrize("name", LLAMACPP_MESSAGES)
+def test_the_message_distinguishes_a_damaged_file_from_an_unsupported_one(name: str) -> None:
+    failure = LLAMACPP.explain((LOGS / f"llamacpp-0.7.0/{name}.log").read_text())
+    assert failure is not None
+    print(failure.message)
+    assert failure.message.startswith(LLAMACPP_MESSAGES[name])
 
 
 @pytest.mark.parametrize(("name", "gated"), [("missing", False), ("gated", True)])

@@ -80,3 +80,14 @@ def test_libraries_that_are_there_stay(root: Path) -> None:
     leave_out_cuda(root)
 
     assert load(root).stdout == "0 0 real\n"
+
+
+def test_packages_for_nvidia_gpus_are_left_out_of_a_list(tmp_path: Path) -> None:
+    listed = "# by pip-compile\ntorch==2.9.0 \\\n    --hash=sha256:00\n"
+    cuda = "nvidia-nccl-cu13==2.28 \\\n    --hash=sha256:11\n    # via torch\ntriton==3.5.0 \\\n    --hash=sha256:22\n"
+    (tmp_path / "list.txt").write_text(f"{listed}{cuda}zipp==3.23 \\\n    --hash=sha256:33\n")
+
+    subprocess.run([IMAGES.parent / "scripts/without-cuda.sh", tmp_path / "list.txt"], check=True)
+
+    assert (tmp_path / "list.txt").read_text() == f"{listed}zipp==3.23 \\\n    --hash=sha256:33\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["list.txt"]

@@ -252,9 +252,3 @@ def test_an_age_of_lists_that_is_no_number_is_refused(bench: Bench) -> None:
 
     assert ended.returncode == 1
     assert "SLIPWAY_DEBIAN_MAX_AGE=forever is no number of days" in ended.stderr
-
-
-def test_compiling_keeps_the_users_flags(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOFLAGS", "-modcacherw")
-
-    assert bench.script('echo "$GOFLAGS"').stdout == "-modcacherw -gcflags=all=-dwarf=false\n"

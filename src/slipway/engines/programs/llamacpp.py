@@ -30,6 +30,7 @@ SPELLINGS = {"--hf-repo": ("-hf", "-hfr"), "--hf-file": ("-hff",), "--alias": ("
 """Further spellings of the flags that Slipway sets."""
 MODES: dict[Task, str] = {"embed": "--embedding", "rerank": "--reranking"}
 NO_GPU = "The container cannot open its GPU: the driver is missing, or its user is not in the device's group"
+UNREADABLE = "This version of llama.cpp cannot read the model file"
 INCOMPLETE = "The model file is incomplete or damaged: copy or download it again"
 PARALLEL = ("--parallel", "-np")
 SLOTS = re.compile(r"[0-9]{1,4}")
@@ -102,7 +103,7 @@ LOG_PATTERNS = log_patterns(
     (r"invalid device: (?:ROCm|SYCL|Vulkan|CUDA)\d", "NoGpu", NO_GPU),
     (r"invalid argument(?:: (?P<value>\S+))?", ARGUMENT, "llama-server rejected an argument in the spec"),
     (
-        r"error while handling argument \"(?P<value>[^\"]+)\"",
+        r"error while handling (?:argument|environment variable) \"(?P<value>[^\"\n]{1,200})\"",
         ARGUMENT,
         "llama-server rejected the value of an argument",
     ),
@@ -111,7 +112,11 @@ LOG_PATTERNS = log_patterns(
         GPU_MEMORY,
         TOO_LARGE,
     ),
-    (r"unknown model architecture|invalid magic", UNSUPPORTED, "This version of llama.cpp cannot read the model file"),
+    (
+        r"unknown model architecture|invalid magic|has invalid (?:ggml|GGUF) type|tensor name \d+ is too long",
+        UNSUPPORTED,
+        UNREADABLE,
+    ),
     (r"not within the file bounds|failed to read (?:key-value pairs|tensor)", UNSUPPORTED, INCOMPLETE),
     (r"failed to open GGUF file|No such file or directory", NO_FILE, "The model file is not in the container"),
 )

@@ -91,17 +91,17 @@ class OpenAI:
 
     def response(self, request: Request) -> Answer:
         body = request.json()
-        asked = body | {"max_tokens": body.get("max_output_tokens")}
+        completion = body | {"max_tokens": body.get("max_output_tokens")}
         head = {
             "id": f"resp_{uuid.uuid4().hex[:16]}",
             "object": "response",
             "created_at": int(time.time()),
             "model": body.get("model"),
-            "max_output_tokens": limit(asked),
+            "max_output_tokens": limit(completion),
         } | RESPONSE
         if body.get("stream"):
-            return self._response_stream(asked, head)
-        text, usage = self._run(asked, text_of(body.get("input")))
+            return self._response_stream(completion, head)
+        text, usage = self._run(completion, text_of(body.get("input")))
         return as_json(head | response_end(text, usage))
 
     def _response_stream(self, body: Body, head: Body) -> Answer:
