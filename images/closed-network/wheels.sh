@@ -34,3 +34,12 @@ python_root() { # DIR NAME PACKAGE...; makes a root with the program in /opt/NAM
   ln -s /usr/bin/python3 "$root/usr/local/bin/python3"
   ln -s /usr/bin/python3 "$root/usr/local/bin/python"
 }
+
+# Writes the script of a program that pip would write for the image's Python. Child processes of multiprocessing import it
+# again, and must not start the program once more.
+python_program() { # ROOT NAME MODULE FUNCTION
+  local file=$1/usr/local/bin/$2
+  printf '%s\n' '#!/usr/bin/python3' 'import sys' "from $3 import $4" '' 'if __name__ == "__main__":' \
+    "    sys.argv[0] = \"$2\"" "    sys.exit($4())" > "$file"
+  chmod 755 "$file"
+}

@@ -17,10 +17,11 @@ import sys
 
 from faster_whisper_server.cli import main
 
-place = [("--host", "UVICORN_HOST"), ("--port", "UVICORN_PORT")]
-given = [f"{flag}={os.environ[name]}" for flag, name in place if name in os.environ]
-sys.argv[:] = ["faster-whisper-server", os.environ["WHISPER__MODEL"], *given, *sys.argv[1:]]
-sys.exit(main())
+if __name__ == "__main__":
+    flags = {"--host": "UVICORN_HOST", "--port": "UVICORN_PORT"}
+    address = [f"{flag}={os.environ[name]}" for flag, name in flags.items() if name in os.environ]
+    sys.argv[:] = ["faster-whisper-server", os.environ["WHISPER__MODEL"], *address, *sys.argv[1:]]
+    sys.exit(main())
 PROGRAM
   chmod 755 "$root/usr/local/bin/faster-whisper-server"
   import_root "$root" "$image" "$2" 'ENV PYTHONPATH=/opt/faster-whisper' 'ENV PYTHONUNBUFFERED=1' \

@@ -8,9 +8,7 @@ inputs() { printf '%s\n' "$CLOSED_DIR/wheels.sh" "$CLOSED_DIR/python/genai-bench
 build() { # DIR KEY
   local root=$1/root
   python_root "$root" genai-bench
-  printf '%s\n' '#!/usr/bin/python3' 'import sys' 'from genai_bench.cli.cli import cli' 'sys.argv[0] = "genai-bench"' \
-    'sys.exit(cli())' > "$root/usr/local/bin/genai-bench"
-  chmod 755 "$root/usr/local/bin/genai-bench"
+  python_program "$root" genai-bench genai_bench.cli.cli cli
   import_root "$root" "$image" "$2" 'USER 65532' 'ENV PYTHONPATH=/opt/genai-bench' 'ENV PYTHONUNBUFFERED=1' \
     'ENV PATH=/usr/local/bin:/usr/bin:/bin' 'ENTRYPOINT ["genai-bench"]'
 }

