@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Runs tests/engines: real engines behind the gateway, on a separate kind cluster. Each part is one engine: an image, models
-# and tests. After a part its image is removed from Docker, and comes back from the cache of images/. The cluster is removed
-# at the end.
+# and tests. If a part added its image to Docker, the image is removed after the part: the next run loads it from the cache
+# of images/ if it was built, and pulls it again otherwise. The cluster is removed at the end, also after an interruption.
 #
 # usage: scripts/engines.sh [--keep] [PART...]    runs parts, all of them by default, up to the first that fails
 #        scripts/engines.sh --remove [PART...]    removes what parts have in Docker and in the cache
 #   --keep    leaves the cluster and the images for the next call
 #   parts: llamacpp faster-whisper infinity vllm
 #
-# `make engines` calls it with the virtual environment on PATH. SLIPWAY_ENGINES names the parts for it.
+# Images are built as root, faster-whisper's on every network. `make engines` calls this script with the virtual environment
+# on PATH. SLIPWAY_ENGINES names the parts for it.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -20,13 +21,14 @@ source images/versions.env
 name=slipway-engines
 output=$PWD/tests/output
 kubeconfig=$output/engines.kubeconfig
-cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
-export PATH=$PATH:$cache/bin
+CACHE=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
+export PATH=$PATH:$CACHE/bin
 all_parts=(llamacpp faster-whisper infinity vllm)
 declare -A image_of=(
   [llamacpp]=$LLAMACPP_IMAGE [faster-whisper]=slipway/test-faster-whisper:0.0.3 [infinity]=$INFINITY_IMAGE [vllm]=$VLLM_CPU_IMAGE
 )
-# Gigabytes that a part needs while it runs, on the disk of the cache and of Docker.
+declare -A recipe_of=([llamacpp]=llama-cpp [faster-whisper]=faster-whisper [infinity]=infinity [vllm]=vllm-cpu)
+# Gigabytes that a part needs while it runs, if the cache and Docker are on one disk.
 declare -A gigabytes_of=([llamacpp]=5 [faster-whisper]=8 [infinity]=15 [vllm]=22)
 
 keep=false remove=false
@@ -35,11 +37,22 @@ case ${1:-} in
   --remove) remove=true; shift ;;
   -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 64 ;;
 esac
+is_part() { # NAME
+  local part
+  for part in "${all_parts[@]}"; do
+    [[ $1 != "$part" ]] || return 0
+  done
+  return 1
+}
+
 parts=("$@")
-((${#parts[@]})) || read -ra parts <<< "${SLIPWAY_ENGINES:-${all_parts[*]}}"
+((${#parts[@]})) || read -ra parts <<< "${SLIPWAY_ENGINES:-}"
+((${#parts[@]})) || parts=("${all_parts[@]}")
 for part in "${parts[@]}"; do
-  [[ -n ${image_of[$part]:-} ]] || die "there is no part $part. The parts are ${all_parts[*]}."
+  is_part "$part" || die "there is no part '$part'. The parts are ${all_parts[*]}."
 done
+
+has_image() { docker image inspect --format '{{.Id}}' "$1" > /dev/null 2>&1; } # IMAGE
 
 remove_cluster() {
   ansible-playbook playbooks/local.yml "${variables[@]}" -e local_cluster_state=absent > "$output/remove.log" 2>&1 \
@@ -50,10 +63,10 @@ remove_image() { # PART; llama.cpp's image belongs to every installation
   [[ $1 == llamacpp ]] || docker image rm "${image_of[$1]}" > /dev/null 2>&1 || true
 }
 
-remove_from_cache() { # PART
-  local recipe=$1
-  [[ $1 != vllm ]] || recipe=vllm-cpu
-  [[ $1 == llamacpp ]] || rm -rf "$cache/images/$recipe" "$cache/wheels/$recipe-"*
+remove_from_cache() { # PART; llama.cpp's image and model belong to other tests too
+  [[ $1 != llamacpp ]] || return 0
+  rm -rf --one-file-system "$CACHE/images/${recipe_of[$1]}" "$CACHE/wheels/${recipe_of[$1]}-"*
+  [[ $1 != faster-whisper ]] || rm -rf --one-file-system "$CACHE"/models/whisper-*
 }
 
 gateway_port() { # prints the port of a cluster that was kept, else a free one
@@ -83,13 +96,33 @@ models_of() { # PART
 }
 
 check_disk() { # PART
-  local free place
-  mkdir -p "$cache"
-  for place in "$cache" "$output"; do
+  local free place places=("$CACHE")
+  mkdir -p "$CACHE"
+  place=$(docker info --format '{{.DockerRootDir}}')
+  [[ ! -d $place ]] || places+=("$place") # Docker Desktop's is in a virtual machine
+  for place in "${places[@]}"; do
     free=$(df --output=avail --block-size=1G "$place" | tail -n 1)
     ((free >= gigabytes_of[$1])) || die "part $1 needs ${gigabytes_of[$1]} GB, and $place has only $((free)) GB free." \
       "Free some space; scripts/engines.sh --remove removes what earlier parts have in the cache."
   done
+}
+
+# Only root can build an image. Without this check, the first part that needs one would end a long run.
+check_rights() {
+  local part network blocked=() others=() way='Run this as root'
+  [[ $(id -u) != 0 ]] || return 0
+  network=$(images/network.sh)
+  for part in "${parts[@]}"; do
+    if needs_build "$part" "$network"; then blocked+=("$part"); else others+=("$part"); fi
+  done
+  ((${#blocked[@]})) || return 0
+  ((${#others[@]} == 0)) || way+=", or run the other parts: scripts/engines.sh ${others[*]}"
+  die "building the images of these parts needs root: ${blocked[*]}. $way"
+}
+
+needs_build() { # PART NETWORK
+  [[ $2 == closed || ${image_of[$1]} == slipway/* ]] || return 1
+  ! has_image "${image_of[$1]}" && ! compgen -G "$CACHE/images/${recipe_of[$1]}/*.tar" > /dev/null
 }
 
 run_part() { # PART
@@ -110,9 +143,18 @@ run_part() { # PART
   pytest --quiet --durations 5 "tests/engines/test_${1//-/_}.py"
 }
 
+added='' # the part whose image was not in Docker before it
+
+clean_up() {
+  trap '' INT TERM HUP
+  remove_cluster
+  [[ -z $added ]] || remove_image "$added"
+}
+
 need docker
 docker info > /dev/null 2>&1 || die "Docker does not answer; scripts/docker.sh installs and starts it"
 if $remove; then
+  open_cache
   for part in "${parts[@]}"; do
     remove_image "$part"
     remove_from_cache "$part"
@@ -126,10 +168,13 @@ port=${SLIPWAY_TEST_GATEWAY_PORT:-$(gateway_port)}
 variables=(-e "local_cluster_name=$name" -e "local_cluster_kubeconfig=$kubeconfig" -e "local_cluster_gateway_port=$port")
 export KUBECONFIG=$kubeconfig K8S_AUTH_KUBECONFIG=$kubeconfig
 export SLIPWAY_TEST_KUBECONFIG=$kubeconfig SLIPWAY_TEST_GATEWAY_PORT=$port
+check_rights
 check_disk "${parts[0]}"
 python tests/engines/weights.py "$output/engines"
-$keep || trap 'remove_cluster; for part in "${parts[@]}"; do remove_image "$part"; done' EXIT
+$keep || trap clean_up EXIT
 for part in "${parts[@]}"; do
-  run_part "$part"
-  $keep || remove_image "$part"
+  has_image "${image_of[$part]}" || added=$part
+  interruptible : run_part "$part"
+  $keep || [[ -z $added ]] || remove_image "$added"
+  added=''
 done

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -53,6 +55,13 @@ class Bench:
     def script(self, text: str) -> subprocess.CompletedProcess[str]:
         """Runs lines of bash below ``lib.sh``, with the cache open."""
         return self.run("bash", "-c", f'source "{IMAGES}/closed-network/lib.sh"\nopen_cache\n{text}')
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end, "the condition was never met"
+        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -7,25 +7,16 @@ import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import IMAGES, Bench
+from .conftest import IMAGES, Bench, until
 
 BUILD = f"{IMAGES}/closed-network/build.sh"
 LIB = f"{IMAGES}/closed-network/lib.sh"
 # A Docker that responds but has no images.
 EMPTY = "[[ $1 != image && $1 != pull ]]"
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end, "the condition was never met"
-        time.sleep(0.02)
 
 
 def errors(ended: subprocess.CompletedProcess[str]) -> list[str]:
