@@ -54,7 +54,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoint:
     """Where a model is uploaded. ``authority``: PEM text to trust; empty: whom the machine trusts."""
 
     url: str

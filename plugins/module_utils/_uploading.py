@@ -22,7 +22,7 @@ from typing import Any
 from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
 from ansible_collections.slipway.inference.plugins.module_utils._client import Backoff, Client, Object, Request
 from ansible_collections.slipway.inference.plugins.module_utils._content import Content
-from ansible_collections.slipway.inference.plugins.module_utils._depot import Door, State, refusal
+from ansible_collections.slipway.inference.plugins.module_utils._depot import Endpoint, State, refusal
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 
 SLICE = 256 << 20
@@ -41,9 +41,9 @@ BEFORE, AFTER = frozenset({"", "Pending", "WaitForUpload"}), frozenset({"Publish
 
 @dataclass(frozen=True)
 class Session:
-    """A model, and what opens the door for it. ``found``: the model as it is in the cluster."""
+    """A model, and what is needed to send it. ``found``: the model as it is in the cluster."""
 
-    door: Door
+    endpoint: Endpoint
     found: Object
 
 
@@ -133,18 +133,18 @@ def uploaded(model: Object) -> bool:
 
 
 def send(
-    door: Door,
+    endpoint: Endpoint,
     what: Content,
     waiting: Waiting,
     tell: Callable[[int], None],
-    renewed: Callable[[], Door | None] = lambda: None,
+    renewed: Callable[[], Endpoint | None] = lambda: None,
 ) -> tuple[int, int]:
     """Sends what is not there. Returns the offset at which it went on, and the bytes that were sent. ``tell`` hears
-    how many are there; ``renewed`` gives another door where the token has expired."""
+    how many are there; ``renewed`` returns another endpoint if the token has expired."""
     resumed, sent, first, backoff = 0, 0, True, Backoff()
     while True:
         try:
-            state = door.state()
+            state = endpoint.state()
             if state.complete:
                 _same(state, what)
                 return (state.offset if first else resumed), sent
@@ -153,9 +153,9 @@ def send(
             tell(state.offset if fits else 0)
             size = min(SLICE, what.size - state.offset) if fits else what.size
             if fits:
-                answer = door.more(state.offset, what.size, what.name, what.chunks(state.offset, size), size)
+                answer = endpoint.more(state.offset, what.size, what.name, what.chunks(state.offset, size), size)
             else:
-                answer = door.anew(what.name, what.chunks(0, size), size)
+                answer = endpoint.anew(what.name, what.chunks(0, size), size)
             if answer.status < 300:
                 sent += size
                 backoff.reset()
@@ -165,8 +165,8 @@ def send(
                 waiting.pause(backoff.pause(), refusal(answer))
         except InferenceError as error:
             other = renewed() if error.status == 410 else None
-            if other is not None and other.token != door.token:
-                door = other
+            if other is not None and other.token != endpoint.token:
+                endpoint = other
             elif error.transient:
                 waiting.pause(backoff.pause() if error.retry_after is None else error.retry_after, error)
             else:

@@ -170,7 +170,7 @@ from typing import Any
 from ansible_collections.slipway.inference.plugins.module_utils import _auth
 from ansible_collections.slipway.inference.plugins.module_utils._client import Client, Object
 from ansible_collections.slipway.inference.plugins.module_utils._content import Content, content
-from ansible_collections.slipway.inference.plugins.module_utils._depot import Door
+from ansible_collections.slipway.inference.plugins.module_utils._depot import Endpoint
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from ansible_collections.slipway.inference.plugins.module_utils._task import Module, run
 from ansible_collections.slipway.inference.plugins.module_utils._uploading import Cluster, Waiting, phase_of, send
@@ -203,10 +203,10 @@ class Upload:
         return actual
 
     def _by_address(self, what: Content) -> dict[str, Any]:
-        door = self._door({"url": self._params["url"], "token": self._params["token"]}, "")
+        endpoint = self._build_endpoint({"url": self._params["url"], "token": self._params["token"]}, "")
         if self._module.check_mode:
-            return self._sent(what, {}, changed=not door.state().complete)
-        resumed, sent = send(door, what, self._waiting, self._tell(what))
+            return self._sent(what, {}, changed=not endpoint.state().complete)
+        resumed, sent = send(endpoint, what, self._waiting, self._tell(what))
         return self._sent(what, {}, resumed, sent, changed=sent > 0)
 
     def _by_name(self, what: Content) -> dict[str, Any]:
@@ -220,11 +220,11 @@ class Upload:
             return self._sent(what, self._published(cluster, model), changed=False)
         authority = cluster.authority()
 
-        def renewed() -> Door | None:
+        def renewed() -> Endpoint | None:
             _model, again = cluster.session(self._waiting)
-            return self._door(again, authority) if again else None
+            return self._build_endpoint(again, authority) if again else None
 
-        progress = send(self._door(opened, authority), what, self._waiting, self._tell(what), renewed)
+        progress = send(self._build_endpoint(opened, authority), what, self._waiting, self._tell(what), renewed)
         return self._sent(what, self._published(cluster, model), *progress, changed=True)
 
     def _foretold(self, cluster: Cluster, what: Content) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class Upload:
     def _published(self, cluster: Cluster, model: Object) -> Object:
         return cluster.published(self._waiting) if self._params["wait"] else model
 
-    def _door(self, opened: Mapping[str, str], authority: str) -> Door:
+    def _build_endpoint(self, opened: Mapping[str, str], authority: str) -> Endpoint:
         file = self._params["depot_ca_cert"]
         if file:
             try:
@@ -249,7 +249,7 @@ class Upload:
             except (OSError, UnicodeError) as error:
                 raise InferenceError("invalid_input", f"{file} cannot be read: {error}.") from error
         self._module.no_log_values.add(opened["token"])
-        return Door(opened["url"], opened["token"], authority, self._params["depot_validate_certs"])
+        return Endpoint(opened["url"], opened["token"], authority, self._params["depot_validate_certs"])
 
     def _tell(self, what: Content) -> Any:
         return lambda there: self._module.log(f"{what.name}: {there // MIB} of {what.size // MIB} MiB are uploaded")

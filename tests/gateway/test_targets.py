@@ -83,7 +83,7 @@ def test_the_first_order_answers_while_it_can_and_costs_no_hop(bench: Bench) -> 
     bench.route(*ONE_OR_THE_OTHER, gone="b")
     before = turns(bench.gateway)
     assert {bench.answered_by() for _unused in range(5)} == {"a"}
-    assert turns(bench.gateway) == before, "with nobody else to ask the request goes as any other"
+    assert turns(bench.gateway) == before, "without an alternative, the request is sent as usual"
     bench.route(*ONE_OR_THE_OTHER)
     assert {bench.answered_by() for _unused in range(5)} == {"a"}
     assert turns(bench.gateway) == before + 5

@@ -19,7 +19,7 @@ from yarl import URL
 from slipway.artifacts.documents import session
 from slipway.depot.credentials import signing
 from slipway.depot.credentials.signing import Access, Signer
-from slipway.depot.handlers.sweep import Sweeper, Swept
+from slipway.depot.handlers.sweep import Sweeper, SweepResult
 from slipway.depot.handlers.tokens import Tokens
 from slipway.depot.handlers.uploads import Uploads
 from slipway.depot.http.app import application
@@ -200,9 +200,9 @@ async def test_what_no_model_names_is_swept_and_collected(world: World) -> None:
     assert more > stored
 
     tokens = Tokens(world.settings, world.signer, KEY, world.client)
-    swept = await Sweeper(world.settings, tokens, world.client, world.connected)._swept()
+    swept = await Sweeper(world.settings, tokens, world.client, world.connected)._sweep_all()
 
-    assert swept == Swept(removed=2, complete=True)
+    assert swept == SweepResult(removed=2, complete=True)
     assert [one async for one in world.connected.repositories()] == sorted(
         [orphan, f"cluster/gone/{UID}", other, REPOSITORY]
     )

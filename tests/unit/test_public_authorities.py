@@ -36,7 +36,7 @@ async def trust_of_catalog(pem: str) -> None:
 
 
 async def trust_of_uploads(pem: str) -> None:
-    _depot.Door("https://depot.example.com/models/tiny", "token", pem)._connection()
+    _depot.Endpoint("https://depot.example.com/models/tiny", "token", pem)._connection()
 
 
 async def trust_of_modules(pem: str) -> None:

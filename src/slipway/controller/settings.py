@@ -93,9 +93,9 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
             text = f"{wrong[0]!r} is neither a network such as 10.1.0.0/16 nor an address"
             raise ValueError(f"sources.blockedNetworks: {text}")
         roots = self.sources.allowed_host_path_roots
-        aside = next((root for root in roots if not root.startswith("/") or ".." in root.split("/")), None)
-        if aside is not None:
-            raise ValueError(f"sources.allowedHostPathRoots: {aside!r} is not the absolute path of a directory")
+        invalid_root = next((root for root in roots if not root.startswith("/") or ".." in root.split("/")), None)
+        if invalid_root is not None:
+            raise ValueError(f"sources.allowedHostPathRoots: {invalid_root!r} is not the absolute path of a directory")
         vague = next((one for one in self.authors.image_prefixes if not IMAGE_PREFIX.fullmatch(one)), None)
         if vague is not None:
             raise ValueError(
@@ -109,11 +109,11 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
         except ValueError as error:
             raise ValueError(f"adapters.size: {error}") from error
         image_names = {name for engine in ENGINES for name in (engine, *(f"{engine}-{one}" for one in ACCELERATORS))}
-        stranger = next((name for name in self.images if name not in {*image_names, genai_bench.COMMAND}), None)
-        if stranger is not None:
+        unknown_name = next((name for name in self.images if name not in {*image_names, genai_bench.COMMAND}), None)
+        if unknown_name is not None:
             text = f"Use {', '.join(ENGINES)}, each also with -{', -'.join(ACCELERATORS)}"
             text = f"{text}, or {genai_bench.COMMAND}"
-            raise ValueError(f"images: {stranger!r} is not an engine. {text}")
+            raise ValueError(f"images: {unknown_name!r} is not an engine. {text}")
 
 
 def read_settings(path: Path) -> ControllerSettings:

@@ -19,7 +19,7 @@ from slipway.depot.handlers.sweep import Sweeper
 from slipway.depot.handlers.tokens import Tokens
 from slipway.depot.handlers.uploads import Uploads
 from slipway.depot.http import server
-from slipway.depot.http.app import Door, application
+from slipway.depot.http.app import Endpoint, application
 from slipway.depot.settings import Settings, load
 from slipway.depot.storage.collector import Collector
 from slipway.depot.storage.models import Models
@@ -95,11 +95,11 @@ def _keys(arguments: argparse.Namespace) -> int:
         depot=tuple(arguments.depot_name),
     )
     try:
-        written = asyncio.run(_ensured(names, arguments.kubeconfig))
+        changes = asyncio.run(_ensured(names, arguments.kubeconfig))
     except (ApiError, ValueError) as error:
         sys.stderr.write(f"slipway depot: {error}\n")
         return 1
-    sys.stdout.writelines(f"{one}\n" for one in written)
+    sys.stdout.writelines(f"{one}\n" for one in changes)
     return 0
 
 
@@ -146,10 +146,10 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
             running.add(asyncio.create_task(models.run()))
         for task in running:
             stack.callback(task.cancel)
-        doors = [*_doors(settings, keys, client, models, registry), uploads]
+        doors = [*_build_endpoints(settings, keys, client, models, registry), uploads]
         app = application(doors, metrics, at_once=settings.requests_at_once)
         tls = keys.certificate.context
-        await stack.enter_async_context(server.served(app, settings.listen, tls, connections=settings.connections))
+        await stack.enter_async_context(server.serve(app, settings.listen, tls, connections=settings.connections))
         renewal = asyncio.create_task(keys.certificate.run())
         stack.callback(renewal.cancel)
         ready = True
@@ -163,7 +163,9 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
     return 0
 
 
-def _doors(settings: Settings, keys: Keys, client: Client, models: Informer, registry: Registry) -> list[Door]:
+def _build_endpoints(
+    settings: Settings, keys: Keys, client: Client, models: Informer, registry: Registry
+) -> list[Endpoint]:
     """Returns all doors except the one for uploads. ``models``: the cluster-scoped models."""
     tokens = Tokens(settings, keys.signer, keys.hmac, client)
     source = settings.catalog_sources

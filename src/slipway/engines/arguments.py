@@ -23,9 +23,9 @@ JOINED = " \\\n"
 def merged(args: Sequence[str], flags: Sequence[str]) -> list[str]:
     """Returns ``args`` with these flags set. A flag is ``--name=value``, ``--name value`` or only ``--name``."""
     if len(args) == 1 and "\n" in args[0] and flags:
-        lines = _laid_over(_lines(args[0]), _groups(flags))
+        lines = _override_flags(_lines(args[0]), _groups(flags))
         return [JOINED.join(" ".join(words) for words in lines)]
-    return [word for words in _laid_over(_groups(args), _groups(flags)) for word in words]
+    return [word for words in _override_flags(_groups(args), _groups(flags)) for word in words]
 
 
 def with_flags(container: Object, flags: Sequence[str]) -> Object | None:
@@ -34,7 +34,7 @@ def with_flags(container: Object, flags: Sequence[str]) -> Object | None:
     script = script_of(container)
     command, args = list(container.get("command") or ()), list(container.get("args") or ())
     if script is None:
-        return _apart(container, command, args, flags)
+        return _split_command(container, command, args, flags)
     field, place = script
     words = command if field == "command" else args
     if not recognise(container).last or "#" in words[place]:
@@ -52,7 +52,7 @@ def configured(args: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]
     return tuple(f"--{name}={value}" for name, value in SETTING.findall(text))
 
 
-def _apart(container: Object, command: Sequence[str], args: Sequence[str], flags: Sequence[str]) -> Object:
+def _split_command(container: Object, command: Sequence[str], args: Sequence[str], flags: Sequence[str]) -> Object:
     """Sets flags that the command already has there, and all others in the arguments."""
     own = {_flag(words) for words in _groups(command)}
     there = [word for words in _groups(flags) if _flag(words) in own for word in words]
@@ -84,8 +84,8 @@ def _flag(group: Sequence[str]) -> str:
     return spelling(word.partition("=")[0]) if is_flag(word) else ""
 
 
-def _laid_over(base: Sequence[list[str]], over: Sequence[list[str]]) -> list[list[str]]:
-    given = {_flag(group): group for group in over if _flag(group)}
+def _override_flags(base: Sequence[list[str]], over: Sequence[list[str]]) -> list[list[str]]:
+    overrides = {_flag(group): group for group in over if _flag(group)}
     here = {_flag(group) for group in base}
     new = [group for group in over if _flag(group) not in here or not _flag(group)]
-    return [*(given.get(_flag(group), group) for group in base), *new]
+    return [*(overrides.get(_flag(group), group) for group in base), *new]

@@ -168,8 +168,8 @@ def spelling(flag: str) -> str:
 
 
 def _texts(container: Object, field: str) -> list[str]:
-    given = container.get(field)
-    return [str(word) for word in given] if isinstance(given, list | tuple) else []
+    value = container.get(field)
+    return [str(word) for word in value] if isinstance(value, list | tuple) else []
 
 
 def _commands(container: Object) -> list[list[str]]:
@@ -233,8 +233,8 @@ def _braced(reference: re.Match[str]) -> str:
 
 def _variables(container: Object) -> dict[str, str]:
     """Returns the container's variables with literal values."""
-    given: Any = container.get("env")
-    entries = [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list | tuple) else []
+    env: Any = container.get("env")
+    entries = [entry for entry in env if isinstance(entry, dict)] if isinstance(env, list | tuple) else []
     return {str(entry.get("name")): str(entry["value"]) for entry in entries if entry.get("value") is not None}
 
 
@@ -289,8 +289,8 @@ def _port(text: str) -> int:
 
 
 def _declared(container: Object) -> int:
-    given = container.get("ports")
-    ports = [port.get("containerPort") for port in given if isinstance(port, dict)] if isinstance(given, list) else []
+    value = container.get("ports")
+    ports = [port.get("containerPort") for port in value if isinstance(port, dict)] if isinstance(value, list) else []
     return next((port for port in ports if isinstance(port, int) and 0 < port < 65536), 0)
 
 

@@ -54,7 +54,7 @@ ANTHROPIC_TYPES = {
 }
 """Anthropic's error type of each status. The additional field `code` is an extension, which clients ignore."""
 
-BROKEN = ErrorResponse(400, "The request body is not a valid JSON object.")
+INVALID_JSON = ErrorResponse(400, "The request body is not a valid JSON object.")
 NO_FORM = ErrorResponse(400, "The request body is not a valid form. Send it as multipart/form-data.")
 DUPLICATE = ErrorResponse(400, "The request body contains the key model more than once.", param="model")
 MISSING = ErrorResponse(400, "You must provide a model parameter.", param="model")
@@ -211,7 +211,7 @@ LIMITS = {
 """Errors by the limit's name in limits.lua."""
 
 REFUSALS = {
-    "broken": BROKEN,
+    "broken": INVALID_JSON,
     "form": NO_FORM,
     "duplicate": DUPLICATE,
     "missing": MISSING,

@@ -141,7 +141,7 @@ class Library:
         real = Path(os.path.realpath(self._root / organisation / model))
         if not real.is_relative_to(root) or not real.is_dir():
             return None
-        return real if _named(real.relative_to(root)) == (organisation, model) else None
+        return real if _visible_parts(real.relative_to(root)) == (organisation, model) else None
 
     def _file(self, path: Path, inside: str, cached: Mapping[Path, _Digest], digests: dict[Path, _Digest]) -> File:
         digest = digests.get(path) or cached.get(path)
@@ -155,9 +155,9 @@ class Library:
 class _Walk:
     """Finds the files of a repository's revisions. Raises UnservableError if there are too many in total."""
 
-    def __init__(self, top: Path, apart: set[Path]) -> None:
-        """``top``: the repository, without symbolic links; ``apart``: folders of its other revisions."""
-        self._top, self._apart, self._remaining = top, apart, MOST_ENTRIES
+    def __init__(self, top: Path, others: set[Path]) -> None:
+        """``top``: the repository, without symbolic links; ``others``: folders of its other revisions."""
+        self._top, self._others, self._remaining = top, others, MOST_ENTRIES
 
     def files(self, folder: Path) -> Iterator[tuple[Path, str]]:
         """Yields (path on disk without symbolic links, path inside the revision) for each file below ``folder``.
@@ -178,7 +178,7 @@ class _Walk:
                     continue
                 if entry.is_file():
                     yield real, inside
-                elif entry.is_dir() and real not in above and real not in self._apart:
+                elif entry.is_dir() and real not in above and real not in self._others:
                     pending.append((real, f"{inside}/", above | {real}))
 
     def _content(self, entry: os.DirEntry[str]) -> Path | None:
@@ -190,7 +190,7 @@ class _Walk:
         return None if hidden or not _contains(self._top, real) else real
 
 
-def _named(path: Path) -> tuple[str, ...]:
+def _visible_parts(path: Path) -> tuple[str, ...]:
     """Returns the parts of a path without those that the kubelet inserts in the volume of a ConfigMap."""
     return tuple(part for part in path.parts if not part.startswith(".."))
 
@@ -200,13 +200,13 @@ def _contains(top: Path, real: Path) -> bool:
     hidden folder."""
     if not real.is_relative_to(top):
         return False
-    parts = _named(real.relative_to(top))
+    parts = _visible_parts(real.relative_to(top))
     if any(part.startswith(".") for part in parts[:-1]) or GIT in parts:
         return False
     return parts != (SETTINGS,) and not (parts and parts[-1].startswith(".") and real.is_dir())
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open_file(path: Path) -> IO[bytes]:
     """Opens the regular file at ``path``, which has no symbolic links. Raises UnstableError if it has some by now."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -231,7 +231,7 @@ def _place_of(handle: int, path: Path) -> str:
 
 def open_file(file: File) -> IO[bytes]:
     """Opens a file from ``Library.load``. Raises UnstableError if it has changed since."""
-    stream = _opened(file.source)
+    stream = _open_file(file.source)
     status = os.fstat(stream.fileno())
     if (status.st_size, status.st_mtime_ns) != (file.size, file.modified_ns):
         stream.close()
@@ -240,7 +240,7 @@ def open_file(file: File) -> IO[bytes]:
 
 
 def _digest(path: Path, inside: str) -> _Digest:
-    with _opened(path) as stream:
+    with _open_file(path) as stream:
         stamp = _stamp(os.fstat(stream.fileno()))
         if is_lfs(inside, stamp.size):
             log.info("Hashing %s (%d bytes)", path, stamp.size)
@@ -281,7 +281,7 @@ def _settings(top: Path) -> _Settings:
     if not path.is_file():
         return _Settings(gated=False, refs={})
     try:
-        with _opened(Path(os.path.realpath(path))) as stream:
+        with _open_file(Path(os.path.realpath(path))) as stream:
             text = stream.read(LONGEST_SETTINGS + 1)
         document = decode_yaml(text.decode(), most=LONGEST_SETTINGS) or {}
     except ValueError as error:  # a DecodingError, or bytes that are not text

@@ -73,10 +73,10 @@ class Hub:
     def __init__(self, library: Library, tokens: Tokens | None) -> None:
         self._library = library
         self._tokens = tokens
-        self._kept: OrderedDict[str, LastOutcome] = OrderedDict()
+        self._outcomes: OrderedDict[str, LastOutcome] = OrderedDict()
         self._rows: dict[str, tuple[float, documents.Document]] = {}
         self._walks, self._waiting = asyncio.Semaphore(WALKS), 0
-        self._under_way: Counter[str] = Counter()
+        self._in_flight: Counter[str] = Counter()
         self._loading: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._ready = False
 
@@ -136,9 +136,9 @@ class Hub:
     async def _row(self, name: str) -> documents.Document | None:
         """Returns the same without its files."""
         now = asyncio.get_running_loop().time()
-        kept = self._rows.get(name)
-        if kept is not None and now - kept[0] <= FRESH_ROW:
-            return kept[1]
+        cached = self._rows.get(name)
+        if cached is not None and now - cached[0] <= FRESH_ROW:
+            return cached[1]
         row = await self._card(name)
         self._rows.pop(name, None)
         if row is not None:
@@ -147,18 +147,18 @@ class Hub:
         return row
 
     async def model(self, request: web.Request) -> web.Response:
-        repository, revision = await self._find(request)
+        repository, revision = await self._find_revision(request)
         return web.json_response(documents.model(repository, revision, blobs=_flag(request, "blobs")))
 
     async def refs(self, request: web.Request) -> web.Response:
-        repository, _unused = await self._find(request)
+        repository, _unused = await self._find_revision(request)
         document = documents.refs(repository)
         if not _flag(request, "include_prs"):
             del document["pullRequests"]
         return web.json_response(document)
 
     async def tree(self, request: web.Request) -> web.Response:
-        _unused, revision = await self._find(request)
+        _unused, revision = await self._find_revision(request)
         path = request.match_info.get("path", "").strip("/")
         if path and (path not in revision.entries or isinstance(revision.entries[path], File)):
             raise errors.entry_not_found(path, revision.sha)
@@ -167,13 +167,13 @@ class Hub:
 
     async def paths_info(self, request: web.Request) -> web.Response:
         """Returns details of the named paths. The Hub's client sends a form, others JSON; both are supported."""
-        _unused, revision = await self._find(request)
+        _unused, revision = await self._find_revision(request)
         return web.json_response(documents.paths_info(revision, await _paths(request)))
 
     async def resolve(self, request: web.Request) -> web.StreamResponse:
         """Returns the file itself. LFS files are also sent from here, without a redirect: the hub has no separate
         storage."""
-        repository, revision = await self._find(request)
+        repository, revision = await self._find_revision(request)
         if repository.gated and USER not in request:
             raise errors.gated(repository.name)
         path = request.match_info["path"]
@@ -183,12 +183,12 @@ class Hub:
         try:
             return await send(request, entry, revision.sha)
         except UnstableError:
-            self._kept.pop(repository.name, None)
+            self._outcomes.pop(repository.name, None)
             raise
 
     # --- shared functions --------------------------------------------------------------------------------------------
 
-    async def _find(self, request: web.Request) -> tuple[Repository, Revision]:
+    async def _find_revision(self, request: web.Request) -> tuple[Repository, Revision]:
         """Returns the repository and revision in the URL; the default revision is main."""
         place = request.match_info
         repository = await self._load(f"{place['org']}/{place['name']}")
@@ -204,34 +204,34 @@ class Hub:
         """Returns the current or recently cached repository. Raises as Library.load does, and HubError if too many
         requests are waiting."""
         if not await asyncio.to_thread(self._library.has, name):
-            self._kept.pop(name, None)
+            self._outcomes.pop(name, None)
             return None
         if self._waiting >= MOST_WAITING:
             raise errors.unavailable("Too many requests are waiting for repositories to be read")
         self._waiting += 1
         try:
             async with self._loading[name]:
-                repository = await self._looked_at(name)
+                repository = await self._read(name)
         finally:
             self._waiting -= 1
         if isinstance(repository, UnservableError):
             raise repository
         return repository
 
-    async def _looked_at(self, name: str) -> Repository | UnservableError | None:
+    async def _read(self, name: str) -> Repository | UnservableError | None:
         clock = asyncio.get_running_loop().time
-        kept = self._kept.get(name)
-        if kept is not None and clock() < kept.until:
-            return kept.outcome
+        outcome = self._outcomes.get(name)
+        if outcome is not None and clock() < outcome.until:
+            return outcome.outcome
         async with self._walks:
             try:
                 repository: Repository | UnservableError | None = await asyncio.to_thread(self._library.load, name)
             except UnservableError as error:
                 repository = error
-        self._kept[name] = LastOutcome(clock() + fresh_for(repository), repository)
-        self._kept.move_to_end(name)
-        while len(self._kept) > MAX_REMEMBERED:
-            self._kept.popitem(last=False)
+        self._outcomes[name] = LastOutcome(clock() + fresh_for(repository), repository)
+        self._outcomes.move_to_end(name)
+        while len(self._outcomes) > MAX_REMEMBERED:
+            self._outcomes.popitem(last=False)
         return repository
 
     @web.middleware
@@ -240,15 +240,15 @@ class Hub:
         address = request.remote or ""
         if request.path in PROBES:
             return await handler(request)
-        if self._under_way[address] >= MOST_AT_ONCE:
+        if self._in_flight[address] >= MOST_AT_ONCE:
             raise errors.too_many_requests()
-        self._under_way[address] += 1
+        self._in_flight[address] += 1
         try:
             return await handler(request)
         finally:
-            self._under_way[address] -= 1
-            if not self._under_way[address]:
-                del self._under_way[address]
+            self._in_flight[address] -= 1
+            if not self._in_flight[address]:
+                del self._in_flight[address]
 
     @web.middleware
     async def _authenticate(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -42,25 +42,25 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp = self._look()
+        self._stamp = self._read_stamp()
         self._tokens = parse(path.read_text(encoding="utf-8"))
 
     def user(self, token: str) -> str | None:
         """Returns the name of a token's owner. It takes the same time for every token, valid or not."""
         self._refresh()
-        given, owner = _hash(token), None
+        digest, owner = _hash(token), None
         for name, expected in self._tokens.items():
-            if hmac.compare_digest(given, expected):
+            if hmac.compare_digest(digest, expected):
                 owner = name
         return owner
 
-    def _look(self) -> tuple[int, int, int]:
+    def _read_stamp(self) -> tuple[int, int, int]:
         status = self._path.stat()
         return status.st_ino, status.st_size, status.st_mtime_ns
 
     def _refresh(self) -> None:
         try:
-            stamp = self._look()
+            stamp = self._read_stamp()
             if stamp == self._stamp:
                 return
             self._tokens = parse(self._path.read_text(encoding="utf-8"))

@@ -169,7 +169,7 @@ def run_evict(options: argparse.Namespace) -> str:
 
 def run_own(options: argparse.Namespace) -> str:
     """Runs ``own``; returns a sentence about the outcome. Raises LoadError."""
-    replaced = options.namespace is not None and renew(options.folder, options.namespace, known=options.known)
+    replaced = options.namespace is not None and renew(options.folder, options.namespace, is_known=options.known)
     if options.user is not None:
         own(options.folder, options.user)
     return f"{options.folder} is {'a new folder' if replaced else 'as it should be'}"

@@ -58,13 +58,13 @@ class Node(msgspec.Struct, frozen=True):
 def trim_node(node: Object) -> Object:
     """Returns a node with only the fields for :func:`parse_node`, because thousands of nodes are kept in memory."""
     metadata, status = node["metadata"], node.get("status") or {}
-    kept = {field: metadata.get(field, "") for field in ("name", "uid", "resourceVersion")}
+    metadata_left = {field: metadata.get(field, "") for field in ("name", "uid", "resourceVersion")}
     annotations = metadata.get("annotations") or {}
-    kept["annotations"] = {name: text for name, text in annotations.items() if name.startswith(RECORDS)}
-    kept["labels"] = metadata.get("labels") or {}
+    metadata_left["annotations"] = {name: text for name, text in annotations.items() if name.startswith(RECORDS)}
+    metadata_left["labels"] = metadata.get("labels") or {}
     conditions = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
     boot = (status.get("nodeInfo") or {}).get("bootID", "")
-    return {"kind": NODE.kind, "metadata": kept, "boot": boot, "ready": conditions.get("Ready") == "True"}
+    return {"kind": NODE.kind, "metadata": metadata_left, "boot": boot, "ready": conditions.get("Ready") == "True"}
 
 
 def parse_node(node: Object) -> Node:

@@ -12,13 +12,13 @@ import pytest
 from slipway.artifacts.facts.config import (
     MOST_BYTES,
     ModelFacts,
-    Named,
+    VersionedName,
     described_by,
     facts_of,
     facts_of_gguf,
     parse_config,
 )
-from slipway.artifacts.facts.parameters import in_words
+from slipway.artifacts.facts.parameters import format_size
 from slipway.artifacts.headers.gguf import Gguf
 from slipway.decoding import DecodingError
 from tests.tables import each, seeds
@@ -51,8 +51,8 @@ def test_a_config_and_headers_say_what_a_model_is() -> None:
     assert facts_of(LLAMA, files=("config.json", "model.safetensors"), tensors={"BF16": COUNT}) == ModelFacts(
         model_type="llama",
         architecture="LlamaForCausalLM",
-        format=Named("safetensors", "1.0.0"),
-        framework=Named("transformers", "4.43.0"),
+        format=VersionedName("safetensors", "1.0.0"),
+        framework=VersionedName("transformers", "4.43.0"),
         parameter_size="8.03B",
         parameters=COUNT,
         exact=True,
@@ -160,7 +160,7 @@ def test_what_a_config_of_llama_leaves_out_is_llamas() -> None:
     ],
 )
 def test_a_number_of_parameters_has_two_decimals_at_most(count: int, words: str) -> None:
-    assert in_words(count) == words
+    assert format_size(count) == words
 
 
 PACKED: list[tuple[dict[str, Any], dict[str, int], int]] = [
@@ -211,15 +211,15 @@ def test_every_method_of_quantization_is_told(method: Any, quantization: str) ->
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ((), Named("safetensors", "1.0.0")),
-        (("model-00001-of-00002.safetensors",), Named("safetensors", "1.0.0")),
-        (("model.safetensors", "pytorch_model.bin"), Named("safetensors", "1.0.0")),
-        (("pytorch_model.bin",), Named("pytorch")),
-        (("consolidated.00.pth",), Named("pytorch")),
-        (("onnx/model.onnx",), Named("onnx")),
+        ((), VersionedName("safetensors", "1.0.0")),
+        (("model-00001-of-00002.safetensors",), VersionedName("safetensors", "1.0.0")),
+        (("model.safetensors", "pytorch_model.bin"), VersionedName("safetensors", "1.0.0")),
+        (("pytorch_model.bin",), VersionedName("pytorch")),
+        (("consolidated.00.pth",), VersionedName("pytorch")),
+        (("onnx/model.onnx",), VersionedName("onnx")),
     ],
 )
-def test_the_format_is_that_of_the_files(files: tuple[str, ...], expected: Named) -> None:
+def test_the_format_is_that_of_the_files(files: tuple[str, ...], expected: VersionedName) -> None:
     assert facts_of(LLAMA, files=files).format == expected
 
 
@@ -348,8 +348,8 @@ def test_a_pipeline_is_told_with_its_parts() -> None:
     result = facts_of(index, tensors={"BF16": 20_000_000_000})
     assert result == ModelFacts(
         architecture="QwenImagePipeline",
-        format=Named("diffusers", "0.34.0"),
-        framework=Named("diffusers", "0.34.0"),
+        format=VersionedName("diffusers", "0.34.0"),
+        framework=VersionedName("diffusers", "0.34.0"),
         parameter_size="20B",
         parameters=20_000_000_000,
         exact=True,
@@ -376,8 +376,8 @@ def test_a_gguf_file_says_all_but_its_quantization() -> None:
     )
     assert facts_of_gguf([header]) == ModelFacts(
         model_type="llama",
-        format=Named("gguf"),
-        framework=Named("ggml"),
+        format=VersionedName("gguf"),
+        framework=VersionedName("ggml"),
         parameter_size="1.1B",
         parameters=1_100_000_000,
         exact=True,

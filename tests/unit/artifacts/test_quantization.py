@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from slipway.artifacts.facts.config import completed, facts_of
-from slipway.artifacts.quantization.counts import Counted, by_names
+from slipway.artifacts.quantization.counts import ParameterCount, by_names
 from slipway.artifacts.quantization.methods import scheme_of
-from slipway.artifacts.quantization.name_patterns import fits, wildcards
+from slipway.artifacts.quantization.name_patterns import matches_any, wildcards
 from tests.tables import each, seeds
 
 MODEL: dict[str, Any] = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
@@ -312,7 +312,7 @@ def test_groups_that_cannot_be_told_apart_are_not_exact() -> None:
     assert not counted(odd, {f"{LAYER}.qweight": ("I32", (64, 256))}).exact
 
 
-def counted(quantization: dict[str, Any], tensors: Tensors) -> Counted:
+def counted(quantization: dict[str, Any], tensors: Tensors) -> ParameterCount:
     scheme = scheme_of({"quantization_config": quantization})
     assert scheme is not None
     return by_names(scheme, tensors)
@@ -350,7 +350,7 @@ def test_a_quantization_may_stand_in_a_file_of_its_own(
 def test_simple_expressions_become_wildcards(expression: str, name: str, fit: bool) -> None:
     patterns = wildcards(expression)
     assert patterns is not None
-    assert fits(name, patterns) is fit
+    assert matches_any(name, patterns) is fit
 
 
 @each(["(a+)+$", "a{1000000}", "(?=x)y", "[^a]*", "(a|b)*", "a**", "x" * 1000, "(a|b)" * 20, "\\", "["])
@@ -382,4 +382,4 @@ def test_no_configuration_does_any_harm(seed: int) -> None:
 
 def test_a_count_stays_within_what_a_report_can_hold() -> None:
     huge = {f"{LAYER}.qweight": ("I32", (1 << 31, 1 << 31))}
-    assert counted({"quant_method": "gptq", "bits": 2}, huge) == Counted((1 << 63) - 1, exact=False)
+    assert counted({"quant_method": "gptq", "bits": 2}, huge) == ParameterCount((1 << 63) - 1, exact=False)

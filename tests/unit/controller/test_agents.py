@@ -71,14 +71,14 @@ class Loader:
     async def state(self, request: web.Request) -> web.Response:
         self.requests += 1
         await self.answers.wait()
-        Gate(self.key, self.pod()).admitted(request)
+        Gate(self.key, self.pod()).verify(request)
         if self.elsewhere:
             raise web.HTTPTemporaryRedirect(self.elsewhere + "/elsewhere")
         return web.Response(status=500) if self.broken else self.report()
 
     async def adapters(self, request: web.Request) -> web.Response:
         gate = Gate(self.key, self.pod())
-        wish = msgspec.json.decode(await gate.body(request, gate.admitted(request)), type=tuple[Adapter, ...])
+        wish = msgspec.json.decode(await gate.body(request, gate.verify(request)), type=tuple[Adapter, ...])
         self.wishes.append(wish)
         self.fetched = {one.name: one.digest for one in wish}
         self.urls |= {one.digest: one.url for one in wish}

@@ -113,10 +113,10 @@ class Scaled:
             client, parts.caches, parts.scaled, poller, "system", parts.recorder, self.metrics, self.clock
         )
 
-    async def look(self, seconds: float = 2.0, times: int = 1) -> None:
+    async def sample(self, seconds: float = 2.0, times: int = 1) -> None:
         for _unused in range(times):
             self.clock.now += seconds
-            await self.autoscaler.look()
+            await self.autoscaler.sample()
             if self._server.deliver.is_set():
                 await self._eventually(self._is_observed)
 
@@ -154,7 +154,7 @@ def test_an_answer_that_is_cut_off_is_an_error(text: str) -> None:
 async def test_an_answer_that_is_too_long_is_none(scaled, monkeypatch, cluster) -> None:
     monkeypatch.setattr(gateways_module, "METRICS_BYTES", 100)
     scaled.gateways[0].requests = {("models", "model-a"): 4}
-    await scaled.look(times=12)
+    await scaled.sample(times=12)
     assert replicas(cluster) == 1
 
 
@@ -169,7 +169,7 @@ async def test_requests_of_all_gateways_and_of_adapters_are_summed(scaled, clust
         scaled.gateways, (("model-a", 1), ("model-a-sql", 2), ("model-a", 3)), strict=True
     ):
         gateway.requests = {("models", service): number, ("models", "others"): 50}
-    await scaled.look(times=3)
+    await scaled.sample(times=3)
     assert replicas(cluster) == 6
     text = scaled.metrics.text().decode()
     labels = 'kind="toys.toys.test",name="a",namespace="models"'
@@ -179,7 +179,7 @@ async def test_requests_of_all_gateways_and_of_adapters_are_summed(scaled, clust
 
 async def test_the_scale_subresource_is_written_once_for_one_change(scaled, cluster, server):
     scaled.gateways[0].requests = {("models", "model-a"): 4}
-    await scaled.look(times=6)
+    await scaled.sample(times=6)
     scales = [one for one in server.writes if one.path.endswith("/scale")]
     assert [one.path for one in scales] == [cluster.path(TOY, "a") + "/scale"]
 
@@ -187,27 +187,27 @@ async def test_the_scale_subresource_is_written_once_for_one_change(scaled, clus
 async def test_replicas_that_someone_else_changed_are_not_overwritten(scaled, cluster, server, eventually):
     """What the autoscaler knows is old news: 409. The next look goes on from there."""
     scaled.gateways[0].requests = {("models", "model-a"): 4}
-    await scaled.look(times=2)
+    await scaled.sample(times=2)
     server.deliver.clear()
     toy = cluster.get(TOY)
     await server.store(cluster.path(TOY, "a"), {**toy, "spec": {**toy["spec"], "replicas": 9}})
-    await scaled.look(times=2)
+    await scaled.sample(times=2)
     assert replicas(cluster) == 9
     server.deliver.set()
     await eventually(scaled._is_observed)
-    await scaled.look(times=2)
+    await scaled.sample(times=2)
     assert replicas(cluster) == 9
 
 
 async def test_a_gateway_that_does_not_answer_keeps_its_last_numbers_and_all_replicas(scaled, cluster):
     scaled.gateways[0].requests = {("models", "model-a"): 4}
-    await scaled.look(times=3)
+    await scaled.sample(times=3)
     scaled.gateways[0].status = 500
-    await scaled.look(times=60)
+    await scaled.sample(times=60)
     assert replicas(cluster) == 4
     assert "slipway_autoscaler_incomplete_samples_total 60.0" in scaled.metrics.text().decode()
     scaled.gateways[0].status, scaled.gateways[0].requests = 200, {}
-    await scaled.look(times=60)
+    await scaled.sample(times=60)
     assert replicas(cluster) == 1
 
 
@@ -217,7 +217,7 @@ async def test_a_slow_gateway_does_not_hold_up_the_others(scaled, cluster, monke
     for gateway in scaled.gateways[1:]:
         gateway.requests = {("models", "model-a"): 2}
     async with asyncio.timeout(PATIENCE):
-        await scaled.look(times=1)
+        await scaled.sample(times=1)
 
 
 async def test_without_any_gateway_nothing_goes_down(client, session, parts, scaled, cluster, server, eventually):
@@ -225,17 +225,17 @@ async def test_without_any_gateway_nothing_goes_down(client, session, parts, sca
     await server.store(cluster.path(TOY, "a"), {**toy, "spec": {**toy["spec"], "replicas": 5}})
     await eventually(lambda: parts.scaled.get(A).scaling.replicas == 5)
     scaled.autoscaler._gateways = Gateways(client, session, "system")
-    await scaled.look(times=120)
+    await scaled.sample(times=120)
     assert replicas(cluster) == 5
 
 
 async def test_averages_are_kept_each_interval_when_they_changed(scaled, cluster, server):
     scaled.gateways[0].requests = {("models", "model-a"): 3}
-    await scaled.look(times=30)
+    await scaled.sample(times=30)
     assert json.loads(server.objects[STATE]["data"]["toys.toys.test"]) == {"models/a": 3.0}
     written = [one for one in server.writes if one.path == STATE]
     assert 3 <= len(written) <= 6
-    await scaled.look(times=30)
+    await scaled.sample(times=30)
     assert [one for one in server.writes if one.path == STATE] == written
 
 
@@ -245,7 +245,7 @@ async def test_why_nothing_is_scaled_is_logged_though_the_averages_cannot_be_wri
     server.fault("PATCH", "/scale", script.refuse(403, "Forbidden", "no scaling"), times=99)
     server.fault("PATCH", STATE, script.refuse(403, "Forbidden", "no averages"), times=99)
     scaled.gateways[0].requests = {("models", "model-a"): 4}
-    await scaled.look(times=8)
+    await scaled.sample(times=8)
     assert "Could not scale Toy models/a; retrying with the next sample" in caplog.text
     assert "no scaling" in caplog.text
     assert "no averages" in caplog.text
@@ -268,10 +268,10 @@ async def test_averages_that_cannot_be_written_keep_nobody_elses_from_it(client,
         await averages.restore(state, subject)
     loads = {subject: begin(scaling, 4.0, 0.0) for subject, scaling in scalings.items()}
     server.fault("PATCH", "/one", script.refuse(403, "Forbidden"))
-    await averages.keep(scalings, loads, 0.0)
+    await averages.save(scalings, loads, 0.0)
     written = "/api/v1/namespaces/system/configmaps/"
     assert json.loads(server.objects[f"{written}two"]["data"]["toys.toys.test"]) == {"models/b": 4.0}
-    await averages.keep(scalings, loads, 10.0)
+    await averages.save(scalings, loads, 10.0)
     assert json.loads(server.objects[f"{written}one"]["data"]["toys.toys.test"]) == {"models/a": 4.0}
 
 
@@ -279,12 +279,12 @@ async def test_a_new_leader_goes_on_from_the_kept_averages(
     client, session, scaled, parts, gateways, cluster, server, eventually
 ):
     scaled.gateways[0].requests = {("models", "model-a"): 4}
-    await scaled.look(times=30)
+    await scaled.sample(times=30)
     scaled.gateways[0].requests = {}
     successor = Scaled(client, session, parts, gateways, server, eventually)
-    await successor.look(times=10)
+    await successor.sample(times=10)
     assert replicas(cluster) == 4
-    await successor.look(times=40)
+    await successor.sample(times=40)
     assert replicas(cluster) == 1
 
 
@@ -293,39 +293,39 @@ async def test_averages_of_those_that_are_not_reconciled_yet_are_kept(scaled, cl
     late = Subject(TOY, Key("models", "late"))
     await server.put(STATE, kind=CONFIG_MAP.kind, data={"toys.toys.test": '{"models/a":2,"models/late":500}'})
     scaled.gateways[0].requests = {("models", "model-a"): 4}
-    await scaled.look(times=12)
+    await scaled.sample(times=12)
     kept = json.loads(server.objects[STATE]["data"]["toys.toys.test"])
     assert kept.keys() == {"models/a", "models/late"}
     assert await scaled.autoscaler._averages.restore("slipway-autoscaler", late) == 500
-    scaled.autoscaler._averages.forget_unasked()
-    await scaled.look(times=12)
+    scaled.autoscaler._averages.forget_unclaimed()
+    await scaled.sample(times=12)
     assert json.loads(server.objects[STATE]["data"]["toys.toys.test"]).keys() == {"models/a"}
 
 
 async def test_keys_of_the_original_in_the_same_place_are_left_alone(scaled, cluster, server):
     theirs = '{"models":{"x":{"averageActiveRequests":3}},"lastCalculationTime":"now"}'
     await server.put(STATE, kind=CONFIG_MAP.kind, data={"models": theirs, "toys.toys.test": '{"models/a":5}'})
-    await scaled.look()
+    await scaled.sample()
     assert scaled.autoscaler._loads[A].average == 5
-    await scaled.look(times=12)
+    await scaled.sample(times=12)
     assert server.objects[STATE]["data"]["models"] == theirs
 
 
 async def test_averages_that_cannot_be_read_begin_anew(client, session, scaled, cluster, server):
     await server.put(STATE, kind=CONFIG_MAP.kind, data={"toys.toys.test": "{"})
     scaled.gateways[0].requests = {("models", "model-a"): 4}
-    await scaled.look(times=3)
+    await scaled.sample(times=3)
     assert replicas(cluster) == 4
 
 
 async def test_a_resource_that_no_longer_scales_is_left_alone_and_has_no_metrics(
     scaled, parts, cluster, server, eventually
 ):
-    await scaled.look()
+    await scaled.sample()
     toy = cluster.get(TOY)
     await server.store(cluster.path(TOY, "a"), {**toy, "spec": {"replicas": 7}})
     await eventually(lambda: parts.scaled.get(A) is None)
-    await scaled.look(times=60)
+    await scaled.sample(times=60)
     assert replicas(cluster) == 7
     assert "slipway_autoscaler_wanted_replicas{" not in scaled.metrics.text().decode()
 
@@ -373,7 +373,7 @@ async def test_of_a_resource_of_the_whole_cluster_a_child_is_scaled_by_the_servi
         autoscalers.append(Autoscaler(client, caches, resources, poller, "system", parts.recorder, Metrics(), clock))  # type: ignore[arg-type]
     for _unused in range(40):
         clock.now += 2.0
-        await autoscalers[0].look()
+        await autoscalers[0].sample()
     assert server.objects[place]["spec"]["replicas"] == 4
     assert json.loads(server.objects[STATE]["data"]["clustertoys.toys.test"]) == {"w": 4.0}
     assert await autoscalers[1]._averages.restore("slipway-autoscaler", wide) == 4.0

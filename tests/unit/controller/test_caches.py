@@ -194,7 +194,7 @@ def test_a_hostile_annotation_ends_no_index() -> None:
     seen = cached()
     for number, text in enumerate(('{"x":' + "[" * 8000 + "]" * 8000 + "}", "{" * 250_000, '{"models": 7}')):
         hostile = hand_written(f"bad{number}", "tenant", text)
-        seen.informer(SERVICE)._tell(seen.store(SERVICE).put(hostile))
+        seen.informer(SERVICE)._notify(seen.store(SERVICE).put(hostile))
         assert seen.owners_of_contenders(KIND, hostile) == []
     assert [rival.key for rival in seen.contenders([routed("tiny", "a")])] == ["a/tiny"]
 

@@ -58,41 +58,41 @@ def demands(gateways, enqueued):
 
 
 async def test_the_gateways_get_no_query_without_counted_services(demands, gateways):
-    await demands.look()
+    await demands.refresh()
     assert gateways.queries == []
 
 
 async def test_the_gateways_count_for_counted_services_only(demands, gateways):
     """However many models others have."""
     demands.follow(TOY, POOL, [A])
-    await demands.look()
+    await demands.refresh()
     assert gateways.queries == [{A}]
 
 
 async def test_a_resource_is_enqueued_once_when_requests_begin_and_once_when_they_end(demands, gateways, enqueued):
     demands.follow(TOY, POOL, [A, B])
-    await demands.look()
+    await demands.refresh()
     enqueued.clear()
     for number in (1, 3, 2, 0, 0):
         gateways.numbers = {B: number}
-        await demands.look()
+        await demands.refresh()
     assert enqueued == [POOL, POOL]
     assert demands.latest[B] == Demand(busy=False, since=100.0)
 
 
 async def test_requests_of_a_satisfied_service_are_news_only_while_others_wait(demands, gateways, enqueued):
     demands.follow(TOY, POOL, [A, B], satisfied=[A])
-    await demands.look()
+    await demands.refresh()
     enqueued.clear()
     for requests in ({A: 1}, {}, {A: 1}):
         gateways.numbers = requests
-        await demands.look()
+        await demands.refresh()
     assert enqueued == []
     gateways.numbers = {A: 1, B: 1}
-    await demands.look()
+    await demands.refresh()
     assert enqueued == [POOL]
     gateways.numbers = {B: 1}
-    await demands.look()
+    await demands.refresh()
     assert enqueued == [POOL, POOL]
     assert not demands.latest[A].busy
 
@@ -100,30 +100,30 @@ async def test_requests_of_a_satisfied_service_are_news_only_while_others_wait(d
 async def test_requests_for_other_services_enqueue_nothing(demands, gateways, enqueued):
     demands.follow(TOY, POOL, [A])
     demands.follow(TOY, OTHER, [B])
-    await demands.look()
+    await demands.refresh()
     enqueued.clear()
     gateways.numbers = {B: 1}
-    await demands.look()
+    await demands.refresh()
     assert enqueued == [OTHER]
 
 
 async def test_the_demand_of_a_service_is_dropped_when_it_is_no_longer_counted(demands, gateways, enqueued):
     demands.follow(TOY, POOL, [A, B])
-    await demands.look()
+    await demands.refresh()
     demands.follow(TOY, POOL, [B])
-    await demands.look()
+    await demands.refresh()
     assert set(demands.latest) == {B}
     demands.follow(TOY, POOL, ())
-    await demands.look()
+    await demands.refresh()
     assert not demands.latest
 
 
 async def test_without_an_answer_from_every_gateway_no_service_becomes_idle(demands, gateways, enqueued):
     demands.follow(TOY, POOL, [A])
     gateways.numbers = {A: 1}
-    await demands.look()
+    await demands.refresh()
     gateways.numbers, gateways.complete = {}, False
-    await demands.look()
+    await demands.refresh()
     assert demands.latest[A].busy
 
 
@@ -156,6 +156,6 @@ async def test_a_resource_is_reconciled_when_requests_begin(
     await cluster.toy()
     await eventually(lambda: cluster.get_status().get("busy") is False)
     gateways.numbers = {A: 1}
-    await demands.look()
+    await demands.refresh()
     await eventually(lambda: cluster.get_status()["busy"])
     await agents.close()

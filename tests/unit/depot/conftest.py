@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from slipway.depot.credentials import signing
 from slipway.depot.credentials.signing import Signer
 from slipway.depot.handlers.tokens import Tokens
-from slipway.depot.http.app import Door, application
+from slipway.depot.http.app import Endpoint, application
 from slipway.depot.settings import Settings, parse_settings
 from slipway.kube.api.client import Client
 from slipway.kube.metrics import Metrics
@@ -57,7 +57,7 @@ def tokens(settings: Settings, signer: Signer, client: Client) -> Tokens:
 
 @asynccontextmanager
 async def depot_client(
-    metrics: Metrics, *doors: Door, at_once: int = 64
+    metrics: Metrics, *doors: Endpoint, at_once: int = 64
 ) -> AsyncIterator[TestClient[web.Request, Any]]:
     """A client of the depot with these doors."""
     async with TestClient(TestServer(application(doors, metrics, at_once=at_once))) as visitor:

@@ -19,26 +19,26 @@ def shown(metrics) -> list[str]:
 
 async def test_the_last_collection_that_ended_well_is_shown(server, client, metrics):
     collector = Collector(client, NAME, metrics)
-    await collector.look()
+    await collector.refresh()
     assert shown(metrics) == []
     path = CRON_JOB.path(*NAME)
     await server.put(path, metadata={"creationTimestamp": CREATED})
-    await collector.look()
+    await collector.refresh()
     assert shown(metrics) == [f"{SERIES} 1.7672256e+09"]
     status = {"lastScheduleTime": "2026-01-03T00:00:00Z", "lastSuccessfulTime": "2026-01-02T00:00:00Z"}
     await server.put(path, metadata={"creationTimestamp": CREATED}, status=status)
-    await collector.look()
+    await collector.refresh()
     assert shown(metrics) == [f"{SERIES} 1.767312e+09"]
 
 
 async def test_what_was_known_stays_while_the_api_server_is_away(server, client, metrics):
     collector = Collector(client, NAME, metrics)
     await server.put(CRON_JOB.path(*NAME), metadata={"creationTimestamp": CREATED})
-    await collector.look()
+    await collector.refresh()
     before = shown(metrics)
     server.fault("GET", "cronjobs", refuse(500, "InternalError"))
-    await collector.look()
+    await collector.refresh()
     assert shown(metrics) == before != []
     await server.remove(CRON_JOB.path(*NAME))
-    await collector.look()
+    await collector.refresh()
     assert shown(metrics) == []

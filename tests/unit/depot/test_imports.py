@@ -152,7 +152,7 @@ async def test_one_namespace_leaves_places_to_others(visitor, server, remote, mo
         await go.wait()
         raise CatalogError("Busy", "It is busy.", passing=True)
 
-    monkeypatch.setattr(Imports, "_exchanged", hold)
+    monkeypatch.setattr(Imports, "_request_grant", hold)
     path = f"team/mine/{identity(server, THING, 'team')}"
     tasks = [asyncio.create_task(post(visitor, path)) for _unused in range(imports_module.WAITING_OF_ONE)]
     await eventually(lambda: len(reached) == len(tasks))

@@ -20,7 +20,7 @@ from aiohttp import web
 from slipway.depot import main
 from slipway.depot.credentials import certificates
 from slipway.depot.credentials.certificates import Pair
-from slipway.depot.http.server import Certificate, served
+from slipway.depot.http.server import Certificate, serve
 
 from ...ports import reserved_port
 from .conftest import GIVEN, KEY, PEM, knows
@@ -128,7 +128,7 @@ async def subject(port: int, issuer: Pair) -> bytes:
 async def test_a_renewed_certificate_is_taken_without_a_restart(folder, issuer):
     certificate = Certificate(folder / "tls.crt", folder / "tls.key")
     assert certificate.refresh() is False
-    async with served(web.Application(), "127.0.0.1:0", certificate.context, connections=16) as bound:
+    async with serve(web.Application(), "127.0.0.1:0", certificate.context, connections=16) as bound:
         port = bound.sockets[0].getsockname()[1]
         first = await subject(port, issuer)
         put(folder, certificates.server(issuer, NAMES, dt.datetime.now(UTC)))
@@ -144,7 +144,7 @@ async def test_a_renewed_certificate_is_taken_without_a_restart(folder, issuer):
 async def test_one_address_has_half_of_the_connections(folder: Path, issuer: Pair, tls: bool) -> None:
     context = Certificate(folder / "tls.crt", folder / "tls.key").context if tls else None
     trust = ssl.create_default_context(cadata=issuer.certificate.decode()) if tls else None
-    async with served(web.Application(), "127.0.0.1:0", context, connections=16) as bound:
+    async with serve(web.Application(), "127.0.0.1:0", context, connections=16) as bound:
         port, writers = bound.sockets[0].getsockname()[1], list[asyncio.StreamWriter]()
 
         async def answer(address: str) -> bytes:

@@ -18,7 +18,7 @@ from slipway.depot.handlers import sweep as sweep_module
 from slipway.depot.handlers.sweep import Sweeper, find_retained, in_order
 from slipway.depot.handlers.tokens import Tokens
 from slipway.depot.http.app import application
-from slipway.depot.http.server import Certificate, served
+from slipway.depot.http.server import Certificate, serve
 from slipway.depot.storage import registry as registry_module
 from slipway.depot.storage.registry import Registry
 
@@ -274,7 +274,7 @@ async def test_the_collectors_program_calls_the_door(registry, server, signer, c
     push(registry, "namespaced/team/gone/1", "published")
     knows(server, COLLECTOR, "slipway-depot")
     tls = Certificate(tmp_path / "crt", tmp_path / "key").context
-    async with served(app, "127.0.0.1:0", tls, connections=16) as bound:
+    async with serve(app, "127.0.0.1:0", tls, connections=16) as bound:
         url = f"https://127.0.0.1:{bound.sockets[0].getsockname()[1]}/v1/sweep"
         depot = window.Depot({"url": url, "ca": str(tmp_path / "ca"), "token": str(tmp_path / "token")})
         assert await asyncio.to_thread(depot) == {"removed": 1, "complete": True}

@@ -96,7 +96,7 @@ class Depot:
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "PIECE_BYTES", PIECE)
-    monkeypatch.setattr(writer_module, "KEPT_BYTES", 1 << 10)
+    monkeypatch.setattr(writer_module, "LEAST_KEPT_BYTES", 1 << 10)
     monkeypatch.setattr(writer_module, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(listener, "LINGERING_SECONDS", 0.2)
 
@@ -122,7 +122,7 @@ async def start_depot(registry: FakeRegistry, client: Client, signer: Any, metri
         connected = Registry.connect(settings, signer)
         uploads = Uploads(settings, KEY, Models(client, settings, KEY), connected, type(metrics)())
         app = application([uploads], type(metrics)(), at_once=64)
-        listening = listener.served(app, "127.0.0.1:0", None, connections=64)
+        listening = listener.serve(app, "127.0.0.1:0", None, connections=64)
         bound = await listening.__aenter__()
         session = aiohttp.ClientSession()
         closing.append((listening, connected, session))
@@ -1094,7 +1094,7 @@ async def test_what_is_no_http_is_answered_and_its_token_not_logged(depot, caplo
 async def test_connections_are_bounded(metrics, monkeypatch):
     monkeypatch.setattr(listener, "IDLE_SECONDS", 1000.0)
     app = application([], metrics, at_once=64)
-    async with listener.served(app, "127.0.0.1:0", None, connections=16) as bound:
+    async with listener.serve(app, "127.0.0.1:0", None, connections=16) as bound:
         port = bound.sockets[0].getsockname()[1]
         first = [await asyncio.open_connection("127.0.0.1", port) for _unused in range(16)]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

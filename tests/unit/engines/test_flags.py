@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.engines.definition.flags import FlagSpec, Value, arguments, given_flags, without_effect
+from slipway.engines.definition.flags import FlagSpec, Value, arguments, flag_names, without_effect
 
 TABLE = (
     FlagSpec("size", "--size", ("-s",)),
@@ -36,7 +36,7 @@ def test_a_setting_without_effect_is_left_out_and_told(
     extra: tuple[str, ...], gpus: int, left_out: dict[str, str]
 ) -> None:
     assert without_effect(TABLE, ALL, extra, gpus, "extraArgs") == left_out
-    given = given_flags(arguments(TABLE, ALL, extra, gpus))
+    given = flag_names(arguments(TABLE, ALL, extra, gpus))
     assert not {f"--{name}" for name in left_out} & given
     assert {f"--{name}" for name in ALL.keys() - left_out.keys()} <= given
 

@@ -84,7 +84,7 @@ class Bench:
         )
 
     async def sync(self, resource, children, absent=()):
-        await self.expectations.met(uid(resource))
+        await self.expectations.wait_until_observed(uid(resource))
         return await self.applier.sync(resource, children, absent=absent)
 
 
@@ -234,7 +234,7 @@ async def test_a_child_that_is_no_longer_wanted_is_deleted_with_preconditions(se
 
 async def test_pruning_a_child_that_changed_meanwhile_is_refused_and_tried_again(server, bench):
     await bench.sync(owner(), [service()])
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     server.deliver.clear()
     current = server.objects[f"{SERVICES}/m"]
     await server.store(f"{SERVICES}/m", {**current, "spec": {"changed": True}})
@@ -245,7 +245,7 @@ async def test_pruning_a_child_that_changed_meanwhile_is_refused_and_tried_again
 
 async def test_nothing_is_pruned_before_every_store_is_filled(server, bench):
     await bench.sync(owner(), [service()])
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     bench.informers[DEPLOYMENT].synced.clear()
     await bench.sync(owner(), [])
     assert f"{SERVICES}/m" in server.objects
@@ -378,7 +378,7 @@ async def test_row_24_an_immutable_field_replaces_a_child_of_a_replaceable_kind(
     store = bench.informers[DEPLOYMENT].store
     await bench.sync(owner(), [deployment()])
     first = server.objects[f"{DEPLOYMENTS}/m"]["metadata"]["uid"]
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     causes = [{"field": "spec.selector", "message": 'Invalid value: {"Env": "hf_secret"}: field is immutable'}]
     server.fault("PATCH", DEPLOYMENTS, script.refuse(422, "Invalid", f"no: {causes}", causes=causes))
     applied = await bench.applier.sync(owner(), [deployment(selector="new")])
@@ -393,7 +393,7 @@ async def test_row_24_an_immutable_field_replaces_a_child_of_a_replaceable_kind(
 
 async def test_an_immutable_field_of_another_kind_is_told(server, bench, script):
     await bench.sync(owner(), [service()])
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     server.fault("PATCH", SERVICES, script.refuse(422, "Invalid", "spec.clusterIP: field is immutable"))
     changed = service()
     changed["spec"]["clusterIP"] = "10.0.0.1"
@@ -432,7 +432,7 @@ async def test_row_14_a_reconciliation_sees_what_the_last_one_wrote(server, benc
     await bench.sync(owner(), [deployment()])
     store = bench.informers[DEPLOYMENT].store
     assert len(store) == 0
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     assert store.all()[0]["spec"] == {"replicas": 1}
     await bench.sync(owner(), [deployment()])
     assert len(server.writes) == 1
@@ -441,10 +441,10 @@ async def test_row_14_a_reconciliation_sees_what_the_last_one_wrote(server, benc
 async def test_row_14_a_reconciliation_sees_what_the_last_one_deleted(server, bench, monkeypatch):
     monkeypatch.setattr(expectations_module, "WAIT_SECONDS", 0.1)
     await bench.sync(owner(), [deployment()])
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     server.deliver.clear()
     await bench.sync(owner(), [])
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     assert len(bench.informers[DEPLOYMENT].store) == 0
 
 
@@ -452,7 +452,7 @@ async def test_waiting_for_a_write_ends_as_soon_as_the_watch_tells_it(server, be
     server.deliver.clear()
     await bench.sync(owner(), [deployment()])
     before = len(server.requests("GET", "deployments/m"))
-    waiting = asyncio.create_task(bench.expectations.met("owner-uid"))
+    waiting = asyncio.create_task(bench.expectations.wait_until_observed("owner-uid"))
     await bench.client.get(DEPLOYMENT, Key("default", "m"))
     assert not waiting.done()
     server.deliver.set()
@@ -473,7 +473,7 @@ MARK = "test/applied"
 
 async def restarted(bench, client):
     """The applier of a process that knows nothing of the one before it, stores filled."""
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     bench.applier = bench.new(client, mark=MARK)
 
 

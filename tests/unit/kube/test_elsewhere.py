@@ -58,7 +58,7 @@ class Bench:
         )
 
     async def sync(self, resource, children):
-        await self.expectations.met(uid(resource))
+        await self.expectations.wait_until_observed(uid(resource))
         return await self.applier.sync(resource, children)
 
 
@@ -101,7 +101,7 @@ async def test_in_other_namespaces_the_annotation_means_nothing(server, bench, e
 
 async def test_what_a_vanished_owner_left_elsewhere_is_deleted(server, bench):
     await bench.sync(owner(), [job(), volume()])
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     await bench.applier.collect(Key("chat", "tiny"), "")
     assert f"{JOBS}/load" not in server.objects
     assert f"{VOLUMES}/v" not in server.objects
@@ -109,7 +109,7 @@ async def test_what_a_vanished_owner_left_elsewhere_is_deleted(server, bench):
 
 async def test_what_an_earlier_owner_of_the_name_left_elsewhere_is_deleted(server, bench):
     await bench.sync(owner(), [job()])
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     await server.put(f"{MODELS}/tiny", kind="BaseModel", apiVersion="ome.io/v1beta1", metadata={"uid": "next"})
     await bench.applier.collect(Key("chat", "tiny"), "next")
     assert f"{JOBS}/load" not in server.objects
@@ -118,7 +118,7 @@ async def test_what_an_earlier_owner_of_the_name_left_elsewhere_is_deleted(serve
 async def test_children_of_an_owner_that_is_only_not_seen_stay(server, bench):
     """The cache need not show it: it is older, or the controller is limited to other namespaces."""
     await bench.sync(owner(), [job()])
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     await server.put(f"{MODELS}/tiny", kind="BaseModel", apiVersion="ome.io/v1beta1", metadata={"uid": "owner-uid"})
     await bench.applier.collect(Key("chat", "tiny"), "")
     assert f"{JOBS}/load" in server.objects
@@ -128,7 +128,7 @@ async def test_children_of_an_owner_that_is_only_not_seen_stay(server, bench):
 async def test_children_of_an_owner_that_cannot_be_read_stay(server, bench, answer):
     """A 404 that names no object is about the type, as while its definition is replaced."""
     await bench.sync(owner(), [job()])
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     server.fault("GET", MODELS, answer)
     await bench.applier.collect(Key("chat", "tiny"), "")
     assert f"{JOBS}/load" in server.objects
@@ -137,7 +137,7 @@ async def test_children_of_an_owner_that_cannot_be_read_stay(server, bench, answ
 @pytest.mark.parametrize("answer", [refuse(403, "Forbidden"), refuse(409, "Conflict")])
 async def test_a_namesake_does_not_wait_for_what_cannot_be_deleted(server, bench, answer):
     await bench.sync(owner(), [job()])
-    await bench.expectations.met("owner-uid")
+    await bench.expectations.wait_until_observed("owner-uid")
     server.fault("DELETE", JOBS, answer)
     await bench.applier.collect(Key("chat", "tiny"), "next")
     assert f"{JOBS}/load" in server.objects

@@ -188,7 +188,7 @@ async def test_news_of_one_namespace_do_not_stand_for_what_was_written_in_anothe
     await eventually(lambda: informer.store.revision("b") == int(later["metadata"]["resourceVersion"]))
     assert informer.store.revision("a") < int(written["metadata"]["resourceVersion"])
     expectations.wrote("owner", informer, written)
-    await expectations.met("owner")
+    await expectations.wait_until_observed("owner")
     assert informer.store.get(Key("a", "x")) is not None, "read directly, as the watch does not show it"
     assert [one.path for one in server.log if one.path == f"{A}/x"] == [f"{A}/x"]
 

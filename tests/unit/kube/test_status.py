@@ -32,7 +32,7 @@ async def test_a_status_is_replaced_when_it_differs_and_seen_by_the_next_turn(se
     expectations = Expectations()
     writer = StatusWriter(client, informer, expectations, field_manager="m")
     assert await writer.write(informer.store.get(A), {"phase": "New"}) is True
-    await expectations.met(informer.store.get(A)["metadata"]["uid"])
+    await expectations.wait_until_observed(informer.store.get(A)["metadata"]["uid"])
     assert informer.store.get(A)["status"] == {"phase": "New"}
     assert await writer.write(informer.store.get(A), {"phase": "New"}) is False
     (write,) = server.writes

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from slipway.loader.transport.selection import Chosen
+from slipway.loader.transport.selection import FileRequest
 
 if TYPE_CHECKING:
     from .conftest import Service
 
-WHOLE = Chosen()
+WHOLE = FileRequest()
 TEXTS = {"general.architecture": "llama", "general.name": "Tiny", "general.license": "mit"}
 
 

@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from slipway.loader.agent import agent as module
 from slipway.loader.agent.agent import Agent
 from slipway.loader.agent.budget import Budget
-from slipway.loader.agent.engine import WORDS
+from slipway.loader.agent.engine import ENGINE_APIS
 from slipway.loader.agent.engine import Engine as Client
 from slipway.loader.agent.gate import Gate
 from slipway.loader.agent.plan import Version
@@ -63,7 +63,7 @@ class Sidecar:
         self.issued = 0
 
     async def start(self) -> None:
-        self._engine = await Client(self._engine_url, words=WORDS[self._kind]).__aenter__()
+        self._engine = await Client(self._engine_url, api=ENGINE_APIS[self._kind]).__aenter__()
         opened = partial(open_source, env=self._env)
         fetch = partial(fetch_adapter, self.store, Budget(self.store, self.room), opened, HASTY)
         self.agent = Agent(self.store, self._engine, fetch)
@@ -125,7 +125,7 @@ class Sidecar:
         pytest.fail("the agent never comes to rest")
 
     def versions(self) -> set[Version]:
-        return set().union(*self.store.look())
+        return set().union(*self.store.scan())
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ async def test_a_disk_that_cannot_be_read_does_not_end_the_agent(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sidecar.store, "look", fails)
+        patch.setattr(sidecar.store, "scan", fails)
         assert not await sidecar.agent._safe_step()
     await sidecar.wish(ONE)
     await sidecar.settle()

@@ -16,7 +16,7 @@ from slipway.loader.disk.folder import MARKER, NOTES, Folder, Inventory, Owner
 from slipway.loader.disk.owner import own
 from slipway.loader.download.stage import opened, stage
 from slipway.loader.transport.errors import LoadError
-from slipway.loader.transport.selection import Chosen, Selection
+from slipway.loader.transport.selection import FileRequest, Selection
 
 from .conftest import FILES, Service, content, work
 from .site import GGUF, Site
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def load(url: str, folder: Path, seal: str = "", owner: str = MINE, env: dict[str, str] | None = None) -> Report:
-    chosen = Chosen(stored_as="tiny.gguf") if url.startswith("http") else Chosen()
+    chosen = FileRequest(stored_as="tiny.gguf") if url.startswith("http") else FileRequest()
     return stage(url, partial(opened, url, env or {}, None), folder, chosen, work(), owner=Owner(owner, seal))
 
 
@@ -103,7 +103,7 @@ def test_no_two_loads_have_the_same_seal(site: Site, folder: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(("owner", "resumed"), [(MINE, True), ("another", False), (None, False)])
 def test_a_part_is_resumed_only_by_its_owner(site: Site, folder: Path, owner: str | None, resumed: bool) -> None:
-    source = Selection(opened(site.url, {}, None), Chosen(stored_as="tiny.gguf"))
+    source = Selection(opened(site.url, {}, None), FileRequest(stored_as="tiny.gguf"))
     (entry,) = source.listing(work().retry(site.url)).entries
     part = Folder(folder, Owner(owner) if owner else None).part(entry)
     part.parent.mkdir(parents=True)

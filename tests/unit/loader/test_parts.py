@@ -12,7 +12,7 @@ from aiohttp import web
 
 from slipway.loader.download.stage import inspect, opened, stage
 from slipway.loader.transport.errors import LoadError
-from slipway.loader.transport.selection import Chosen
+from slipway.loader.transport.selection import FileRequest
 
 from .conftest import Service, content, work, write
 from .models import gguf
@@ -26,7 +26,7 @@ Staged = Callable[..., dict[str, bytes]]
 
 @pytest.fixture
 def staged(folder: Path) -> Staged:
-    def run(url: str, chosen: Chosen = Chosen(), **env: str) -> dict[str, bytes]:  # noqa: B008 - it is frozen
+    def run(url: str, chosen: FileRequest = FileRequest(), **env: str) -> dict[str, bytes]:  # noqa: B008 - it is frozen
         report = stage(url, partial(opened, url, env, None), folder, chosen, work())
         assert report.file == FIRST
         return {name: text for name, text in content(folder).items() if not name.startswith(".")}
@@ -47,64 +47,64 @@ def site(start: Callable[[web.Application], Service], files: dict[str, bytes]) -
 
 def test_of_a_repository(staged: Staged, hub: Service, root: Path) -> None:
     write(root / "acme/tiny", {f"Q4/{name}": text for name, text in BOTH.items()} | {"Q8/other.gguf": gguf(5)})
-    chosen = Chosen(files=(f"Q4/{FIRST}",), stored_as=FIRST)
+    chosen = FileRequest(files=(f"Q4/{FIRST}",), stored_as=FIRST)
     assert staged("hf://acme/tiny", chosen, HF_ENDPOINT=hub.url) == BOTH
 
 
 def test_of_a_repository_by_a_pattern(staged: Staged, hub: Service, root: Path) -> None:
     write(root / "acme/tiny", BOTH)
-    assert staged("hf://acme/tiny", Chosen(files=("*-00001-of-*.gguf",)), HF_ENDPOINT=hub.url) == BOTH
+    assert staged("hf://acme/tiny", FileRequest(files=("*-00001-of-*.gguf",)), HF_ENDPOINT=hub.url) == BOTH
 
 
 def test_of_a_web_site(staged: Staged, start: Callable[[web.Application], Service]) -> None:
-    assert staged(f"{site(start, BOTH)}/{FIRST}", Chosen(stored_as=FIRST)) == BOTH
+    assert staged(f"{site(start, BOTH)}/{FIRST}", FileRequest(stored_as=FIRST)) == BOTH
 
 
 def test_of_a_bucket(staged: Staged, start: Callable[[web.Application], Service]) -> None:
     store = Store({f"Q4/{name}": text for name, text in BOTH.items()} | {f"Q4/{FIRST}.md": b"words"})
     env = {"AWS_ACCESS_KEY_ID": KEYS.key, "AWS_SECRET_ACCESS_KEY": KEYS.secret}
     endpoint = start(store.application()).url
-    assert staged(f"s3://models/Q4/{FIRST}", Chosen(stored_as=FIRST), AWS_ENDPOINT_URL=endpoint, **env) == BOTH
+    assert staged(f"s3://models/Q4/{FIRST}", FileRequest(stored_as=FIRST), AWS_ENDPOINT_URL=endpoint, **env) == BOTH
 
 
 def test_of_a_disk(staged: Staged, tmp_path: Path) -> None:
     write(tmp_path / "disk", BOTH | {"other.gguf": gguf(5)})
-    assert staged(f"file://{tmp_path}/disk/{FIRST}", Chosen(stored_as=FIRST)) == BOTH
+    assert staged(f"file://{tmp_path}/disk/{FIRST}", FileRequest(stored_as=FIRST)) == BOTH
 
 
 def test_a_part_that_is_not_the_first_is_refused(staged: Staged, hub: Service, root: Path) -> None:
     write(root / "acme/tiny", BOTH)
     with pytest.raises(LoadError, match=f"^InvalidFileSet: {SECOND} is one of 2 parts: name the first one, {FIRST}"):
-        staged("hf://acme/tiny", Chosen(files=(SECOND,), stored_as=SECOND), HF_ENDPOINT=hub.url)
+        staged("hf://acme/tiny", FileRequest(files=(SECOND,), stored_as=SECOND), HF_ENDPOINT=hub.url)
 
 
 def test_a_part_that_its_source_lacks_is_named(staged: Staged, hub: Service, root: Path) -> None:
     write(root / "acme/tiny", {FIRST: BOTH[FIRST]})
     with pytest.raises(LoadError, match=f"^UnsupportedSource: {SECOND} is missing"):
-        staged("hf://acme/tiny", Chosen(files=(FIRST,), stored_as=FIRST), HF_ENDPOINT=hub.url)
+        staged("hf://acme/tiny", FileRequest(files=(FIRST,), stored_as=FIRST), HF_ENDPOINT=hub.url)
 
 
 def test_a_signed_address_opens_one_part_only(staged: Staged, start: Callable[[web.Application], Service]) -> None:
     with pytest.raises(LoadError, match=f"^UnsupportedSource: {SECOND} is missing"):
-        staged(f"{site(start, BOTH)}/{FIRST}?signature=x", Chosen(stored_as=FIRST))
+        staged(f"{site(start, BOTH)}/{FIRST}?signature=x", FileRequest(stored_as=FIRST))
 
 
 def test_an_address_that_only_asks_for_a_download_opens_every_part(
     staged: Staged, start: Callable[[web.Application], Service]
 ) -> None:
-    assert staged(f"{site(start, BOTH)}/{FIRST}?download=true", Chosen(stored_as=FIRST)) == BOTH
+    assert staged(f"{site(start, BOTH)}/{FIRST}?download=true", FileRequest(stored_as=FIRST)) == BOTH
 
 
 def test_a_part_that_a_web_site_lacks_is_named(staged: Staged, start: Callable[[web.Application], Service]) -> None:
     with pytest.raises(LoadError, match=f"/{SECOND}: no such file"):
-        staged(f"{site(start, {FIRST: BOTH[FIRST]})}/{FIRST}", Chosen(stored_as=FIRST))
+        staged(f"{site(start, {FIRST: BOTH[FIRST]})}/{FIRST}", FileRequest(stored_as=FIRST))
 
 
 def test_the_hash_is_that_of_the_first_part(staged: Staged, start: Callable[[web.Application], Service]) -> None:
     url = site(start, BOTH)
-    assert staged(f"{url}/{FIRST}", Chosen(stored_as=FIRST, sha256=SHA)) == BOTH
+    assert staged(f"{url}/{FIRST}", FileRequest(stored_as=FIRST, sha256=SHA)) == BOTH
     with pytest.raises(LoadError, match=r"^IntegrityCheckFailed"):
-        staged(f"{url}/{FIRST}", Chosen(stored_as=FIRST, sha256="ab" * 32))
+        staged(f"{url}/{FIRST}", FileRequest(stored_as=FIRST, sha256="ab" * 32))
 
 
 def test_a_part_on_a_claim_is_reported_with_the_others(tmp_path: Path) -> None:

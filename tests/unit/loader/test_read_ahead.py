@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from slipway.loader.transport.errors import TransientError
-from slipway.loader.transport.read_ahead import AHEAD, Ahead
+from slipway.loader.transport.read_ahead import CHUNKS_AHEAD, ReadAhead
 from slipway.loader.transport.source import CHUNK
 
 PATIENCE = 60
 
 
 def test_all_bytes_come_in_their_order_and_larger_chunks() -> None:
-    chunks = list(Ahead(iter([bytes([number]) * (CHUNK // 4) for number in range(10)])))
+    chunks = list(ReadAhead(iter([bytes([number]) * (CHUNK // 4) for number in range(10)])))
 
     assert b"".join(chunks) == b"".join(bytes([number]) * (CHUNK // 4) for number in range(10))
     assert len(chunks) == 3
@@ -26,7 +26,7 @@ def test_what_reading_raises_is_raised_where_the_bytes_are_used() -> None:
         yield bytes(CHUNK)
         raise TransientError("lost")
 
-    ahead = Ahead(broken())
+    ahead = ReadAhead(broken())
     with pytest.raises(TransientError, match="lost"):
         list(ahead)
 
@@ -38,15 +38,15 @@ def test_no_more_is_read_than_is_wanted_soon() -> None:
     def endless() -> Iterator[bytes]:
         while True:
             taken.append(1)
-            if len(taken) > AHEAD:
+            if len(taken) > CHUNKS_AHEAD:
                 full.set()
             yield bytes(CHUNK)
 
-    ahead = Ahead(endless())
+    ahead = ReadAhead(endless())
     assert full.wait(PATIENCE)
     ahead.stop()
 
-    assert len(taken) <= AHEAD + 3
+    assert len(taken) <= CHUNKS_AHEAD + 3
 
 
 def test_nothing_is_read_after_the_stop_and_the_source_is_closed() -> None:
@@ -59,7 +59,7 @@ def test_nothing_is_read_after_the_stop_and_the_source_is_closed() -> None:
         finally:
             closed.set()
 
-    ahead = Ahead(endless())
+    ahead = ReadAhead(endless())
     ahead.stop()
 
     assert closed.is_set()
@@ -76,7 +76,7 @@ def test_who_leaves_does_not_wait() -> None:
         finally:
             closed.set()
 
-    Ahead(silent()).leave()
+    ReadAhead(silent()).leave()
     assert not closed.is_set()
     go_on.set()
     assert closed.wait(PATIENCE)

@@ -48,7 +48,7 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def test_a_container_of_another_namespace_sees_nothing_of_the_next_files(folder: Path, container: int) -> None:
-    renew(folder, "chat", known=True)
+    renew(folder, "chat", is_known=True)
     write(folder, FILES)
     assert renew(folder, "search")
     write(folder, {"secret": b"1"})
@@ -60,7 +60,7 @@ def test_a_container_of_another_namespace_sees_nothing_of_the_next_files(folder:
 def test_a_folder_that_was_emptied_is_a_new_one_even_for_a_namespace_of_the_same_name(
     folder: Path, container: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    renew(folder, "chat", known=True)
+    renew(folder, "chat", is_known=True)
     monkeypatch.setattr(Path, "is_mount", lambda path: path == folder)
     evict(folder, folder.parent)
     assert renew(folder, "chat")
@@ -68,7 +68,7 @@ def test_a_folder_that_was_emptied_is_a_new_one_even_for_a_namespace_of_the_same
 
 
 def test_the_next_load_of_a_namespace_finds_its_files(folder: Path, container: int) -> None:
-    renew(folder, "chat", known=True)
+    renew(folder, "chat", is_known=True)
     write(folder, FILES)
     assert not renew(folder, "chat")
     assert is_mounted(container, folder)
@@ -91,7 +91,7 @@ def test_the_operators_models_take_a_folder_as_it_is_and_the_next_namespace_does
     folder: Path, container: int
 ) -> None:
     write(folder, FILES)
-    renew(folder, "chat", known=True)
+    renew(folder, "chat", is_known=True)
     assert not renew(folder, "")
     assert is_mounted(container, folder)
     assert content(folder) == {**FILES, MARK: b""}
@@ -101,8 +101,8 @@ def test_the_operators_models_take_a_folder_as_it_is_and_the_next_namespace_does
 
 
 def test_only_a_folder_without_a_mark_is_known(folder: Path, container: int) -> None:
-    renew(folder, "chat", known=True)
-    assert renew(folder, "search", known=True)
+    renew(folder, "chat", is_known=True)
+    assert renew(folder, "search", is_known=True)
     assert seen(container) == []
 
 
@@ -186,7 +186,7 @@ def test_two_loads_that_begin_at_once_have_the_same_folder(folder: Path, monkeyp
     def slow(source: Path, target: Path, *, kept: str = "") -> None:
         begun.set()
         other.join(0.2)
-        move(source, target, kept=kept)
+        move(source, target, excluded=kept)
 
     monkeypatch.setattr(owner, "_move", slow)
     other = threading.Thread(target=lambda: (begun.wait(), results.append(renew(folder, "chat"))))
@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_replaced_is_not_used(folder: Path, monkeypatch:
 
 
 def test_the_mark_stays_with_the_user_who_wrote_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    renew(folder, "chat", known=True)
+    renew(folder, "chat", is_known=True)
     write(folder, {f"sub/{MARK}": b""})
     given = list[str]()
     monkeypatch.setattr(os, "chown", lambda name, *_ids, **_options: given.append(name))

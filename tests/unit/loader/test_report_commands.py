@@ -21,7 +21,7 @@ from slipway.loader.transport.source import Access
 from slipway.serving.contract.settings import Settings, Sources
 from slipway.serving.wire import agent
 from slipway.serving.wire.proof import SigningKey
-from slipway.weights.jobs.loads import words_of
+from slipway.weights.jobs.loads import arguments_of
 
 from .conftest import WEIGHTS, Service, content, write
 from .site import GGUF, OTHER, SHA
@@ -132,7 +132,7 @@ def test_what_a_model_has_its_loaders_do_they_understand(kind: str) -> None:
     model = model_spec.parse_model({"metadata": metadata, "spec": MODELS[kind]}, SETTINGS)
     loads = [] if kind == "claim" else [loaders.download(model, refresh=fresh) for fresh in (False, True)]
     for job in (*loads, loaders.inspection(model)):
-        program, *words = words_of(job)
+        program, *words = arguments_of(job)
         options = module.arguments(words)
         assert (program, options.command in report_commands.COMMANDS) == ("loader", True)
         if options.command == "stage":
@@ -151,7 +151,7 @@ def test_as_the_node_a_bucket_is_read_only_where_the_operator_lets_it(kind: str)
     settings = msgspec.structs.replace(SETTINGS, sources=given)
     for node, of in ((False, SETTINGS), (True, settings)):
         job = loaders.download(model_spec.parse_model({"metadata": metadata, "spec": MODELS[kind]}, of), refresh=False)
-        assert report_commands.access(module.arguments(words_of(job)[1:])).node_identity is node
+        assert report_commands.access(module.arguments(arguments_of(job)[1:])).node_identity is node
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from slipway.loader.disk.reuse import link_existing
 from slipway.loader.download.stage import opened, stage
 from slipway.loader.transport.digests import Digest, Kind
 from slipway.loader.transport.errors import LoadError
-from slipway.loader.transport.selection import Chosen, Selection
+from slipway.loader.transport.selection import FileRequest, Selection
 from slipway.loader.transport.source import Entry, Listing
 
 from .conftest import FILES, Service, work, write
@@ -30,7 +30,7 @@ def disk(tmp_path: Path) -> Path:
 
 def load(hub: Service, disk: Path, name: str, url: str = "hf://acme/tiny", **others: Path) -> Report:
     source = partial(opened, url, {"HF_ENDPOINT": hub.url}, None)
-    return stage(url, source, disk / name, Chosen(), work(), **others)
+    return stage(url, source, disk / name, FileRequest(), work(), **others)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -110,7 +110,7 @@ def test_where_no_links_can_be_made_the_files_are_copied(
 
 def test_files_without_a_digest_are_fetched(site: Site, disk: Path) -> None:
     """The marker of another folder could have been written by anybody."""
-    chosen, source = Chosen(stored_as="tiny.gguf"), partial(opened, site.url, {}, None)
+    chosen, source = FileRequest(stored_as="tiny.gguf"), partial(opened, site.url, {}, None)
     stage(site.url, source, disk / "one", chosen, work())
     (disk / "one/tiny.gguf").write_bytes(b"x" * len(GGUF))
     listing = msgspec.structs.replace(Selection(source(), chosen).listing(work().retry(site.url)), revision="v1")

@@ -17,7 +17,7 @@ from slipway.artifacts.documents.report import Report
 from slipway.artifacts.headers import safetensors
 from slipway.loader.download.stage import inspect, opened, probe, stage
 from slipway.loader.transport.errors import LoadError
-from slipway.loader.transport.selection import Chosen
+from slipway.loader.transport.selection import FileRequest
 from slipway.loader.transport.source import Entry, Listing, Retry
 
 from .conftest import FILES, Service, content, cut_after, work, write
@@ -29,7 +29,9 @@ def tensors(count: int) -> bytes:
     return len(header).to_bytes(8, "little") + header + bytes(2 * count)
 
 
-def staged(url: str, folder: Path, chosen: Chosen = WHOLE, env: dict[str, str] | None = None, **others: Any) -> Report:
+def staged(
+    url: str, folder: Path, chosen: FileRequest = WHOLE, env: dict[str, str] | None = None, **others: Any
+) -> Report:
     header = others.pop("header", "gguf")
     return stage(url, partial(opened, url, env or {}, None), folder, chosen, work(header), **others)
 
@@ -39,7 +41,7 @@ def visible(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_file_of_the_web_comes_under_the_name_that_it_is_to_have(site: Site, folder: Path) -> None:
-    report = staged(site.url, folder, Chosen(stored_as="other.gguf"))
+    report = staged(site.url, folder, FileRequest(stored_as="other.gguf"))
     assert visible(folder) == {"other.gguf": GGUF}
     assert (report.file, report.files, report.size) == ("other.gguf", 1, len(GGUF))
     assert (report.sha256, report.etag) == (SHA, '"v1"')
@@ -51,7 +53,7 @@ def test_the_second_time_nothing_is_asked_and_the_same_is_told(site: Site, folde
     first = staged(site.url, folder)
     assert site.service
     count = len(site.service.seen)
-    assert staged(site.url, folder, Chosen(sha256=SHA)) == first
+    assert staged(site.url, folder, FileRequest(sha256=SHA)) == first
     assert len(site.service.seen) == count
     (folder / ".slipway-report").unlink()
     assert staged(site.url, folder) == first
@@ -71,14 +73,14 @@ def test_where_a_loader_could_not_tell_any_more_the_next_one_does_whatever_the_s
 
 def test_a_hash_of_a_file_of_the_web_is_checked(site: Site, folder: Path) -> None:
     """The original looks at it for local files only."""
-    assert staged(site.url, folder, Chosen(sha256=SHA)).sha256 == SHA
+    assert staged(site.url, folder, FileRequest(sha256=SHA)).sha256 == SHA
 
 
 def test_a_file_of_another_hash_never_gets_its_name(site: Site, folder: Path) -> None:
     with pytest.raises(
         LoadError, match=rf"^IntegrityCheckFailed: tiny.gguf has the SHA-256 {SHA}, not {OTHER}$"
     ) as raised:
-        staged(site.url, folder, Chosen(sha256=OTHER))
+        staged(site.url, folder, FileRequest(sha256=OTHER))
     assert not raised.value.transient
     assert visible(folder) == {}
 
@@ -91,7 +93,7 @@ def test_a_cut_download_goes_on_and_its_hash_is_right(site: Site, folder: Path) 
         return await cut_after(100_000)(request, GGUF) if len(service.seen) == 2 else None
 
     service.interfere = interfere
-    assert staged(site.url, folder, Chosen(sha256=SHA)).sha256 == SHA
+    assert staged(site.url, folder, FileRequest(sha256=SHA)).sha256 == SHA
     assert [seen.range for seen in service.seen][-1] == "bytes=100000-"
 
 
@@ -109,7 +111,7 @@ def test_a_hash_is_found_of_what_was_fetched_in_two_parts(site: Site, folder: Pa
 def test_a_folder_that_is_complete_is_held_against_the_hash_and_left_alone(site: Site, folder: Path) -> None:
     staged(site.url, folder)
     with pytest.raises(LoadError, match="IntegrityCheckFailed"):
-        staged(site.url, folder, Chosen(sha256=OTHER))
+        staged(site.url, folder, FileRequest(sha256=OTHER))
     assert visible(folder) == {"tiny.gguf": GGUF}
 
 
@@ -213,18 +215,18 @@ def test_files_of_a_repository_come_by_name_with_the_hash_that_the_hub_tells(
 ) -> None:
     write(root / "acme/tiny", {"model.gguf": GGUF})
     env = {"HF_ENDPOINT": hub.url}
-    report = staged("hf://acme/tiny@main", folder, Chosen(files=("model.gguf",), stored_as="model.gguf"), env)
+    report = staged("hf://acme/tiny@main", folder, FileRequest(files=("model.gguf",), stored_as="model.gguf"), env)
     assert visible(folder) == {"model.gguf": GGUF}
     assert (report.sha256, len(report.etag), len(report.revision)) == (SHA, len(report.etag), 40)
     with pytest.raises(LoadError, match="IntegrityCheckFailed"):
-        staged("hf://acme/tiny", folder / "x", Chosen(files=("model.gguf",), sha256=OTHER), env)
+        staged("hf://acme/tiny", folder / "x", FileRequest(files=("model.gguf",), sha256=OTHER), env)
     assert not (folder / "x" / "model.gguf").exists()
 
 
 def test_a_set_of_files_keeps_its_paths_and_patterns_mean_what_they_fit(hub: Service, root: Path, folder: Path) -> None:
     parts = {f"a-0000{part}-of-00002.safetensors": tensors(part) for part in (1, 2)}
     write(root / "acme/tiny", parts)
-    chosen = Chosen(files=("*.safetensors", "config.json", "sub dir/*/*"))
+    chosen = FileRequest(files=("*.safetensors", "config.json", "sub dir/*/*"))
     report = staged("hf://acme/tiny", folder, chosen, {"HF_ENDPOINT": hub.url}, header="safetensors")
     odd = "sub dir/deeper/100% #1 ünïcode+&.txt"
     assert visible(folder) == parts | {name: FILES[name] for name in ("config.json", odd)}
@@ -246,7 +248,7 @@ def test_what_the_files_of_a_model_say_together_is_told(hub: Service, root: Path
     weights = {f"model-0000{part}-of-00002.safetensors": tensors(500 * part) for part in (1, 2)}
     twice = {"consolidated.safetensors": tensors(1500), "original/a.safetensors": tensors(1500)}
     write(root / "acme/llama", {"config.json": json.dumps(LLAMA).encode(), **weights, **twice})
-    report = staged("hf://acme/llama", folder, Chosen(), {"HF_ENDPOINT": hub.url}, header="model")
+    report = staged("hf://acme/llama", folder, FileRequest(), {"HF_ENDPOINT": hub.url}, header="model")
     assert report.model is not None
     assert (report.model.model_type, report.model.architecture) == ("llama", "LlamaForCausalLM")
     assert (report.model.parameters, report.model.exact, report.model.max_tokens) == (1500, True, 8192)
@@ -280,20 +282,20 @@ def test_a_configuration_that_is_none_spoils_no_load(tmp_path: Path, config: byt
 
 def test_a_file_that_the_source_has_not_is_named(hub: Service, folder: Path) -> None:
     with pytest.raises(LoadError, match=r"^SourceNotFound: the source has no file 'b.gguf'; it has config.json, "):
-        staged("hf://acme/tiny", folder, Chosen(files=("tiny.gguf", "b.gguf")), {"HF_ENDPOINT": hub.url})
+        staged("hf://acme/tiny", folder, FileRequest(files=("tiny.gguf", "b.gguf")), {"HF_ENDPOINT": hub.url})
     with pytest.raises(LoadError, match=r"no file 'tinny.gguf'; it has .*; did you mean tiny.gguf\?$"):
-        staged("hf://acme/tiny", folder, Chosen(files=("tinny.gguf",)), {"HF_ENDPOINT": hub.url})
+        staged("hf://acme/tiny", folder, FileRequest(files=("tinny.gguf",)), {"HF_ENDPOINT": hub.url})
     with pytest.raises(LoadError, match=r"^InvalidFileSet"):
-        staged("hf://acme/tiny", folder, Chosen(stored_as="x"), {"HF_ENDPOINT": hub.url})
+        staged("hf://acme/tiny", folder, FileRequest(stored_as="x"), {"HF_ENDPOINT": hub.url})
 
 
 def test_a_file_of_the_machine_is_copied_and_checked(tmp_path: Path, folder: Path) -> None:
     write(tmp_path / "host", {"any name.gguf": GGUF})
     url = f"file://{tmp_path}/host/any name.gguf"
-    assert staged(url, folder, Chosen(stored_as="tiny.gguf", sha256=SHA)).sha256 == SHA
+    assert staged(url, folder, FileRequest(stored_as="tiny.gguf", sha256=SHA)).sha256 == SHA
     assert visible(folder) == {"tiny.gguf": GGUF}
     with pytest.raises(LoadError, match=r"^IntegrityCheckFailed"):
-        staged(url, folder / "x", Chosen(stored_as="tiny.gguf", sha256=OTHER))
+        staged(url, folder / "x", FileRequest(stored_as="tiny.gguf", sha256=OTHER))
     assert not (folder / "x" / "tiny.gguf").exists()
 
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from slipway.artifacts.locations.references import parse
 from slipway.loader.disk.folder import MARKER
-from slipway.loader.download.headers import counted
+from slipway.loader.download.headers import model_files
 from slipway.loader.download.load import load
 from slipway.loader.download.stage import Work, inspect, opened, stage
 from slipway.loader.download.verification import fault_in
@@ -22,7 +22,7 @@ from slipway.loader.publication.model_metadata import chosen_of
 from slipway.loader.publication.publish import PublishRequest, publish
 from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.registry import Registry
-from slipway.loader.transport.selection import Chosen
+from slipway.loader.transport.selection import FileRequest
 from slipway.loader.transport.source import Access, open_source
 from slipway.weights.facts import describe_header
 from tests.tables import each
@@ -170,7 +170,7 @@ def test_what_is_no_model_is_not_loaded(
     source = partial(opened, "hf://acme/m", env, None)
     for name, load_into in {
         "load": lambda to: load("hf://acme/m", source, to, HASTY, threading.Event(), work().meter),
-        "stage": lambda to: stage("hf://acme/m", source, to, Chosen(), work("model")),
+        "stage": lambda to: stage("hf://acme/m", source, to, FileRequest(), work("model")),
     }.items():
         with pytest.raises(LoadError) as raised:
             load_into(folder / name)
@@ -296,7 +296,7 @@ def test_a_header_beyond_the_limits_here_is_published(oci: Oci, hub: Service, ro
 )
 def test_of_the_same_weights_only_one_copy_is_counted(names: list[str], expected: list[str]) -> None:
     main = next(name for name in names if name.endswith("config.json"))
-    assert counted(names, main) == expected
+    assert model_files(names, main) == expected
 
 
 def test_of_weights_that_lie_there_twice_one_copy_is_published(hub: Service, root: Path) -> None:

@@ -23,7 +23,7 @@ from slipway.engines.definition.engine import Engine as AnyEngine
 from slipway.engines.programs.generic import GENERIC
 from slipway.engines.programs.sglang import SGLANG
 from slipway.engines.programs.vllm import VLLM
-from slipway.serving.containers.drain import FAILED_SECONDS, UNASKED_SECONDS, Drain, bounded
+from slipway.serving.containers.drain import FAILED_SECONDS, FALLBACK_SECONDS, Drain, bounded
 
 PATIENCE = 60
 KEEPS_IDLE = msgspec.structs.replace(VLLM.drain(600), closes_idle=False)
@@ -305,7 +305,7 @@ def test_an_image_without_grep_goes_on_as_long_as_one_without_a_shell(tmp_path: 
     shell, *arguments = Drain(seconds=600).hook(80)["exec"]["command"]
     command = [shutil.which(shell) or shell, *arguments]
     ran = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
-    assert ran.stdout == f"{UNASKED_SECONDS}\n"
+    assert ran.stdout == f"{FALLBACK_SECONDS}\n"
 
 
 def test_the_pod_has_time_to_stop_when_its_hook_is_done() -> None:

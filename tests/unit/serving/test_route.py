@@ -18,7 +18,7 @@ from slipway.serving.routing.route import (
     Routes,
     ScaleTarget,
     Target,
-    When,
+    TargetConditions,
     route_metadata,
     routed_service,
 )
@@ -59,7 +59,10 @@ def test_what_the_controller_writes_is_read_back() -> None:
         scale=ScaleTarget("kubeai.org", "v1", "models", "a"),
         drop_model_field=True,
         aliases=("org/c", "d"),
-        targets=(Target(weight=9), Target("tiny-new", order=1, when=When({"x": ("y",)}, ("m",)), only=True)),
+        targets=(
+            Target(weight=9),
+            Target("tiny-new", order=1, when=TargetConditions({"x": ("y",)}, ("m",)), only=True),
+        ),
     )
     labels, annotations = route_metadata(route)
     assert labels == {ROUTE: "true"}
@@ -180,7 +183,7 @@ def test_a_route_is_read_once_for_each_version_of_its_service() -> None:
     assert routes.read(one) is first
     other = service('{"models": ["b"]}', uid="1", resourceVersion="2")
     assert routes.read(other).route.models == ("b",)
-    routes.keep([])
+    routes.forget_others([])
     assert routes.read(one) is not first
 
 

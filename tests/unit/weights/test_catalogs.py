@@ -47,12 +47,12 @@ async def serving(remote: CatalogServer, tls: Any) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def door(remote, trusted, tmp_path) -> AsyncIterator[Door]:
+async def door(remote, trusted, tmp_path) -> AsyncIterator[CatalogEndpoint]:
     async with serving(remote, trusted.context(tmp_path)) as url:
-        yield Door(url=url, authorization=f"Bearer {TOKEN}", authority=trusted.pem)
+        yield CatalogEndpoint(url=url, authorization=f"Bearer {TOKEN}", authority=trusted.pem)
 
 
-async def refusal(door: Door, allowed: Any = ANYWHERE) -> CatalogError:
+async def refusal(door: CatalogEndpoint, allowed: Any = ANYWHERE) -> CatalogError:
     with pytest.raises(CatalogError) as refused:
         await fetch_catalog(door, allowed)
     assert TOKEN not in refused.value.message
@@ -139,9 +139,9 @@ async def test_an_answer_that_refuses_says_whether_it_may_pass(door, remote, sta
 
 async def test_a_server_with_another_authority_gets_no_credential(remote, trusted, tmp_path):
     async with serving(remote, Authority("another").context(tmp_path)) as url:
-        door = Door(url=url, authorization=f"Bearer {TOKEN}", authority=trusted.pem)
+        door = CatalogEndpoint(url=url, authorization=f"Bearer {TOKEN}", authority=trusted.pem)
         assert (await refusal(door)).reason == "InvalidCertificate"
-        with_public = Door(url=url, authorization=f"Bearer {TOKEN}")
+        with_public = CatalogEndpoint(url=url, authorization=f"Bearer {TOKEN}")
         assert (await refusal(with_public)).reason == "InvalidCertificate"
     assert remote.credentials == []
 
@@ -160,13 +160,13 @@ async def test_a_server_with_another_authority_gets_no_credential(remote, truste
 )
 async def test_some_addresses_are_never_asked(door, remote, trusted, url, blocked):
     port = door.url.rpartition(":")[2]
-    there = Door(url=url.format(port=port), authorization=f"Bearer {TOKEN}", authority=trusted.pem)
+    there = CatalogEndpoint(url=url.format(port=port), authorization=f"Bearer {TOKEN}", authority=trusted.pem)
     assert (await refusal(there, policy(blocked))).reason == "AddressNotAllowed"
     assert remote.credentials == []
 
 
 async def test_a_catalog_that_is_away_may_be_back(trusted):
-    there = Door(url="https://127.0.0.1:1", authorization="Bearer x", authority=trusted.pem)
+    there = CatalogEndpoint(url="https://127.0.0.1:1", authorization="Bearer x", authority=trusted.pem)
     refused = await refusal(there)
     assert (refused.reason, refused.passing) == ("Unreachable", True)
 
@@ -223,7 +223,9 @@ def test_an_authority_stands_under_its_key(trusted):
 
 
 async def test_an_authority_that_is_none_is_told(door):
-    broken = Door(url=door.url, authorization=door.authorization, authority="-----BEGIN CERTIFICATE-----\nx\n")
+    broken = CatalogEndpoint(
+        url=door.url, authorization=door.authorization, authority="-----BEGIN CERTIFICATE-----\nx\n"
+    )
     assert (await refusal(broken)).reason == "InvalidAuthority"
 
 

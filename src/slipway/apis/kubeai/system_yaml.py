@@ -72,8 +72,8 @@ def _parse_or_fault(text: str) -> SystemConfig | str:
 
 
 def _build(text: str) -> SystemConfig:
-    given, unknown = _drop_unknown_keys(_load(text))
-    whole = _add_defaults(given, _defaults())
+    document, unknown = _drop_unknown_keys(_load(text))
+    whole = _add_defaults(document, _defaults())
     return SystemConfig(
         secret_names=_convert(whole["secretNames"], SecretNames, "secretNames"),
         model_servers={
@@ -93,11 +93,11 @@ def _build(text: str) -> SystemConfig:
     )
 
 
-def _drop_unknown_keys(given: Object) -> tuple[Object, tuple[str, ...]]:
+def _drop_unknown_keys(document: Object) -> tuple[Object, tuple[str, ...]]:
     """Returns the configuration without unknown keys, and their paths."""
     unknown: list[str] = []
     sections = {}
-    for section, part in given.items():
+    for section, part in document.items():
         if section in SHAPES:
             sections[section] = _prune(part, SHAPES[section], f"{section}.", unknown)
         elif section not in UNUSED:
@@ -124,10 +124,10 @@ def _prune(value: Any, type_: inspect.Type, path: str, unknown: list[str]) -> An
 
 def _load(text: str) -> Object:
     try:
-        given = decode_yaml(text, most=MAX_BYTES)
+        document = decode_yaml(text, most=MAX_BYTES)
     except DecodingError as error:
         raise InvalidConfigError(f"it is not YAML: {error}") from error
-    return _require_mapping(given, "it")
+    return _require_mapping(document, "it")
 
 
 @functools.lru_cache(maxsize=1)
@@ -137,12 +137,12 @@ def _defaults() -> Object:
     return {**yaml.safe_load(text), "modelServers": servers}
 
 
-def _add_defaults(given: Object, defaults: Object) -> Object:
+def _add_defaults(document: Object, defaults: Object) -> Object:
     """Adds the defaults to a configuration. A complete entry replaces the default one: images with a ``default``, a
     profile with resources. Any other entry, such as a profile with only node selectors, is merged into it."""
     whole = {}
     for section in SECTIONS:
-        own, base = _require_mapping(given.get(section), section), defaults[section]
+        own, base = _require_mapping(document.get(section), section), defaults[section]
         if section in ("modelServers", "resourceProfiles"):
             entries = {name: _require_mapping(entry, f"{section}.{name}") for name, entry in own.items()}
             own = {name: _merge_entry(_without_nulls(entry), base.get(name, {})) for name, entry in entries.items()}
@@ -267,8 +267,8 @@ def _patch_fault(patch: Patch) -> str | None:
 
 
 def _parse_autoscaling(value: Object) -> ModelAutoscaling:
-    given = [name for name in ("interval", "timeWindow") if value.get(name) is not None]
-    times = {name: _parse_duration(value[name], f"modelAutoscaling.{name}") for name in given}
+    fields = [name for name in ("interval", "timeWindow") if value.get(name) is not None]
+    times = {name: _parse_duration(value[name], f"modelAutoscaling.{name}") for name in fields}
     return _convert({**value, **times}, ModelAutoscaling, "modelAutoscaling")
 
 

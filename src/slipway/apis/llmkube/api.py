@@ -130,8 +130,8 @@ def _watches_of_pools(_settings: Settings) -> tuple[Watch, ...]:
 
 def only_labels(namespace: Object) -> Object:
     """Returns a namespace with only its identity and labels."""
-    kept = ("name", "uid", "resourceVersion", "labels")
-    return {"metadata": {field: namespace["metadata"][field] for field in kept if field in namespace["metadata"]}}
+    fields = ("name", "uid", "resourceVersion", "labels")
+    return {"metadata": {field: namespace["metadata"][field] for field in fields if field in namespace["metadata"]}}
 
 
 def _services_of_quota(change: Change, listers: Listers) -> Iterable[Key]:

@@ -106,14 +106,14 @@ def _gguf(metadata: ModelMetadata) -> tuple[Facts, Sequence[str]]:
     if not firsts:
         return Facts(format="GGUF"), ()
     counts = [sum(part.parameters for part in parts) for parts in metadata.headers]
-    architecture = _word(_same([first.architecture for first in firsts]))
+    architecture = _word(_common_value([first.architecture for first in firsts]))
     model = Facts(
         format="GGUF",
         family=architecture,
         architecture=architecture,
-        parameters=_same(counts) or 0,
-        quantization=_same([first.quantization for first in firsts]) or "",
-        context=min(_same([first.context_length for first in firsts]) or 0, config.MOST_TOKENS),
+        parameters=_common_value(counts) or 0,
+        quantization=_common_value([first.quantization for first in firsts]) or "",
+        context=min(_common_value([first.context_length for first in firsts]) or 0, config.MOST_TOKENS),
     )
     return model, capabilities.of_model(architecture, "") if architecture else ()
 
@@ -164,7 +164,7 @@ def _family(architecture: str) -> str:
     return architecture.lower()
 
 
-def _same(values: Sequence[Any]) -> Any:
+def _common_value(values: Sequence[Any]) -> Any:
     """Returns the common value; None if the values differ."""
     return values[0] if values and all(value == values[0] for value in values) else None
 

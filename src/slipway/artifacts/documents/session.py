@@ -131,11 +131,11 @@ def _is_gzip(head: bytes) -> bool:
     return len(start) < _TAR_MAGIC.stop or start[_TAR_MAGIC] == b"ustar"
 
 
-def name_for(given: str, kind: str) -> str:
+def name_for(file_name: str, kind: str) -> str:
     """Returns a file name for this kind, from an untrusted name, that is valid within a directory."""
-    last = given.replace("\\", "/").rpartition("/")[2]
-    kept = "".join(character for character in last if character.isprintable()).strip().lstrip(".")
-    short = kept.encode(errors="ignore")[-LONGEST_NAME:].decode(errors="ignore")
+    last = file_name.replace("\\", "/").rpartition("/")[2]
+    printable = "".join(character for character in last if character.isprintable()).strip().lstrip(".")
+    short = printable.encode(errors="ignore")[-LONGEST_NAME:].decode(errors="ignore")
     if not short:
         return f"model.{kind}"
     return short if kind != "gguf" or short.lower().endswith(".gguf") else f"{short}.gguf"

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from slipway.artifacts.facts.capabilities import of_model, of_pipeline
-from slipway.artifacts.facts.parameters import estimated, in_words, number
+from slipway.artifacts.facts.parameters import estimated, format_size, number
 from slipway.artifacts.headers.gguf import Gguf
-from slipway.artifacts.quantization.counts import Counted, Shapes, by_names, by_types
+from slipway.artifacts.quantization.counts import ParameterCount, Shapes, by_names, by_types
 from slipway.artifacts.quantization.methods import scheme_of, stated
 from slipway.decoding import decode_json
 
@@ -63,7 +63,7 @@ _NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*"?|-?Infinity|NaN', re.DOTALL)
 unterminated string, because searching for its end repeatedly would take quadratic time."""
 
 
-class Named(msgspec.Struct, frozen=True, omit_defaults=True):
+class VersionedName(msgspec.Struct, frozen=True, omit_defaults=True):
     """A format or a framework."""
 
     name: str
@@ -78,8 +78,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     """The name in transformers or llama.cpp, such as ``llama``."""
     architecture: str = ""
     """The class name, such as ``LlamaForCausalLM``."""
-    format: Named | None = None
-    framework: Named | None = None
+    format: VersionedName | None = None
+    framework: VersionedName | None = None
     parameter_size: str = ""
     """Formatted number of parameters, such as ``8.03B``."""
     parameters: int = 0
@@ -98,11 +98,11 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 def described_by(files: Collection[str]) -> str:
     """Returns the file that describes a model, from paths relative to its directory: a model_index.json, a GGUF file
     (the first part) if there are no safetensors, or a config.json. Empty: none."""
-    index = sorted((path for path in files if _called(path, PIPELINE)), key=_depth)
+    index = sorted((path for path in files if _has_name(path, PIPELINE)), key=_depth)
     gguf = sorted(path for path in files if path.endswith(GGUF) and not path.rpartition("/")[2].startswith(PROJECTOR))
     safetensors = any(path.endswith(f".{SAFETENSORS}") for path in files)
     usual = [f"{folder}{CONFIG}" for folder in FOLDERS if f"{folder}{CONFIG}" in files]
-    others = sorted((path for path in files if _called(path, CONFIG)), key=_depth)
+    others = sorted((path for path in files if _has_name(path, CONFIG)), key=_depth)
     return next(iter((*index, *(() if safetensors else gguf), *usual, *others)), "")
 
 
@@ -143,11 +143,11 @@ def facts_of(
         model_type=model_type,
         architecture=architecture,
         format=_format(files),
-        framework=Named("transformers", _text(configuration.get("transformers_version"))) if named else None,
-        parameter_size=in_words(parameters),
+        framework=VersionedName("transformers", _text(configuration.get("transformers_version"))) if named else None,
+        parameter_size=format_size(parameters),
         parameters=parameters,
         exact=counted.exact and counted.parameters > 0,
-        stored_size=in_words(sum((tensors or {}).values())),
+        stored_size=format_size(sum((tensors or {}).values())),
         max_tokens=_context(text) or _context(configuration),
         quantization=quantization,
         capabilities=of_model(model_type, architecture, sees=sees, embeds=embeds) if named else (),
@@ -161,9 +161,9 @@ def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
     total = sum(parameters) if all(parameters) else 0
     return ModelFacts(
         model_type=first.architecture,
-        format=Named("gguf"),
-        framework=Named("ggml"),
-        parameter_size=in_words(total),
+        format=VersionedName("gguf"),
+        framework=VersionedName("ggml"),
+        parameter_size=format_size(total),
         parameters=total,
         exact=bool(total),
         max_tokens=min(first.context_length, MOST_TOKENS),
@@ -171,7 +171,7 @@ def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
     )
 
 
-def counted_in(configuration: Mapping[str, Any], tensors: Mapping[str, int], shapes: Shapes | None) -> Counted:
+def counted_in(configuration: Mapping[str, Any], tensors: Mapping[str, int], shapes: Shapes | None) -> ParameterCount:
     """Counts the parameters in tensors, as far as the configuration defines their encoding."""
     scheme = scheme_of(configuration, _parts(configuration))
     return by_names(scheme, shapes) if scheme is not None and shapes else by_types(scheme, tensors)
@@ -215,25 +215,25 @@ def _of_pipeline(index: Mapping[str, Any], tensors: Mapping[str, int]) -> ModelF
     parameters = counted.parameters
     return ModelFacts(
         architecture=name,
-        format=Named("diffusers", version),
-        framework=Named("diffusers", version),
-        parameter_size=in_words(parameters),
+        format=VersionedName("diffusers", version),
+        framework=VersionedName("diffusers", version),
+        parameter_size=format_size(parameters),
         parameters=parameters,
         exact=counted.exact and parameters > 0,
-        stored_size=in_words(parameters),
+        stored_size=format_size(parameters),
         capabilities=of_pipeline(name),
         diffusion_pipeline=pipeline,
     )
 
 
-def _format(files: Collection[str]) -> Named:
+def _format(files: Collection[str]) -> VersionedName:
     others = [name for ending, name in OTHER_FORMATS.items() if any(path.endswith(ending) for path in files)]
     if others and not any(path.endswith(f".{SAFETENSORS}") for path in files):
-        return Named(others[0])
-    return Named(SAFETENSORS, SAFETENSORS_VERSION)
+        return VersionedName(others[0])
+    return VersionedName(SAFETENSORS, SAFETENSORS_VERSION)
 
 
-def _called(path: str, name: str) -> bool:
+def _has_name(path: str, name: str) -> bool:
     return path.rpartition("/")[2] == name
 
 

@@ -52,7 +52,7 @@ LLAMA: Mapping[str, int] = {
 """Defaults that configurations of Llama omit."""
 
 
-def in_words(count: int) -> str:
+def format_size(count: int) -> str:
     """Formats a number, such as ``8.03B`` or ``350M``; empty for 0."""
     for unit, letter in UNITS:
         if count >= unit:
@@ -115,12 +115,12 @@ def _shape(text: Mapping[str, Any]) -> _Shape | None:
 def _attention(shape: _Shape, text: Mapping[str, Any]) -> int:
     """Returns the parameters of one attention layer."""
     hidden, heads = shape.hidden, shape.heads
-    latent, plain, turned = (number(text, name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"))
+    latent, plain, rotary = (number(text, name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"))
     if latent and plain:
         query, value = number(text, "q_lora_rank"), number(text, "v_head_dim") or plain
-        width = heads * (plain + turned)
+        width = heads * (plain + rotary)
         queries = query * (hidden + width) if query else hidden * width
-        return queries + hidden * (latent + turned) + latent * heads * (plain + value) + heads * value * hidden
+        return queries + hidden * (latent + rotary) + latent * heads * (plain + value) + heads * value * hidden
     head = number(text, *HEAD) or max(1, hidden // heads)
     inside = text.get("attn_config")
     shared = number(text, *KEY_HEADS) or number(inside if isinstance(inside, Mapping) else {}, *KEY_HEADS) or heads

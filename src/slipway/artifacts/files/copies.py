@@ -25,7 +25,7 @@ FOLDER = re.compile(
 LAYOUT = re.compile(r"consolidated(?:[.-].*)?\.safetensors", re.IGNORECASE)
 """File names of weights in a vendor's own layout."""
 USUAL = re.compile(r"(?:pytorch_)?model(?:-[0-9]{1,6}-of-[0-9]{1,6})?\.safetensors", re.IGNORECASE)
-BESIDE = re.compile(r"mmproj|imatrix|^adapter_", re.IGNORECASE)
+COMPANION = re.compile(r"mmproj|imatrix|^adapter_", re.IGNORECASE)
 """Files that accompany a model: projectors, importance matrices, adapters."""
 SAFETENSORS = ".safetensors"
 
@@ -35,17 +35,17 @@ def without(
 ) -> frozenset[str]:
     """Returns the weights of a model without copies. ``paths``: all files; ``indexed``: the weights listed in indexes;
     ``pipeline``: whether it is a diffusion pipeline, in which each directory is a component."""
-    kept = set(weights)
-    top = {path for path in kept if "/" not in path}
-    if not pipeline and any(not BESIDE.search(path) for path in top):
-        kept -= {path for path in kept - top if FOLDER.fullmatch(path.partition("/")[0])}
-    if pipeline and kept - top:
-        kept -= top
+    rest = set(weights)
+    top = {path for path in rest if "/" not in path}
+    if not pipeline and any(not COMPANION.search(path) for path in top):
+        rest -= {path for path in rest - top if FOLDER.fullmatch(path.partition("/")[0])}
+    if pipeline and rest - top:
+        rest -= top
     folders: dict[str, set[str]] = {}
-    for path in kept:
+    for path in rest:
         folders.setdefault(path.rpartition("/")[0], set()).add(path)
     everything, named = frozenset(paths), frozenset(indexed)
-    return frozenset(kept.difference(*(_copies(beside, everything, named) for beside in folders.values())))
+    return frozenset(rest.difference(*(_copies(beside, everything, named) for beside in folders.values())))
 
 
 def stem(path: str) -> str:

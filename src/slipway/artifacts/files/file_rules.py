@@ -66,7 +66,7 @@ class UnsupportedError(ValueError):
     """These files are not a supported model. The message names the file and the reason."""
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class FileChoice(msgspec.Struct, frozen=True):
     format: Format
     weights: frozenset[str]
     companions: frozenset[str]
@@ -79,7 +79,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 def choose(
     paths: Collection[str], *, sizes: Mapping[str, int | None] | None = None, indexed: Collection[str] = ()
-) -> Chosen:
+) -> FileChoice:
     """Selects the files. Raises UnsupportedError. ``sizes``: the files' sizes in bytes, if known; large unknown files
     are skipped. ``indexed``: the weights listed in indexes."""
     model_paths = [path for path in paths if not in_dropped_folder(path)]
@@ -102,7 +102,7 @@ def choose(
         and path.partition("/")[0] not in dropped
         and is_companion(path, (sizes or {}).get(path))
     )
-    return Chosen(format_, weights, companions)
+    return FileChoice(format_, weights, companions)
 
 
 def weights_of(paths: Collection[str], *, indexed: Collection[str] = ()) -> frozenset[str]:

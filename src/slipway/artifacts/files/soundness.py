@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from slipway.artifacts.files.copies import BESIDE, PART, SAFETENSORS
+from slipway.artifacts.files.copies import COMPANION, PART, SAFETENSORS
 
 BLANKS = b"\xef\xbb\xbf \t\r\n"
 """Bytes that may precede or follow a text."""
@@ -47,7 +47,7 @@ MOST_PARTS = 1000
 GGUF = ".gguf"
 INDEX = ".safetensors.index.json"
 PICKLE_INDEX = ".bin.index.json"
-MODEL = re.compile(rf"(?!.*(?:{BESIDE.pattern})).*(?:\.safetensors|\.gguf)|pytorch_model.*\.bin", re.IGNORECASE)
+MODEL = re.compile(rf"(?!.*(?:{COMPANION.pattern})).*(?:\.safetensors|\.gguf)|pytorch_model.*\.bin", re.IGNORECASE)
 """Names of a model's own weights, as opposed to adapters and projectors."""
 
 

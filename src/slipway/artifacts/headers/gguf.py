@@ -241,9 +241,9 @@ class _Reader:
         """Reads an integer or the beginning of a text; skips other values and returns None."""
         if kind is Type.STRING:
             size = self.count(key)
-            kept = self._reader.take(min(size, 4 * LONGEST_TEXT), key)
-            self._reader.skip(size - len(kept), key)
-            return kept.decode("utf-8", "replace")
+            prefix = self._reader.take(min(size, 4 * LONGEST_TEXT), key)
+            self._reader.skip(size - len(prefix), key)
+            return prefix.decode("utf-8", "replace")
         if kind is Type.ARRAY:
             self._pass_array(key, depth)
             return None

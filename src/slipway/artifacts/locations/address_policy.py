@@ -76,17 +76,17 @@ class AddressPolicy(msgspec.Struct, frozen=True):
         ip = _address(address)
         if ip is None:
             return f"{address!r} is not an address"
-        word = next((word for one in _forms(ip) if (word := self._refused(host, one))), None)
+        reason = next((reason for one in _forms(ip) if (reason := self._refused(host, one))), None)
         place = bare(host)
-        if word is None:
+        if reason is None:
             return None
-        return f"{place} is {word}" if place == str(ip) else f"{place} resolves to {ip}, which is {word}"
+        return f"{place} is {reason}" if place == str(ip) else f"{place} resolves to {ip}, which is {reason}"
 
     def _refused(self, host: str, address: IPv4Address | IPv6Address) -> str | None:
-        word = _blocked(address)
+        reason = _blocked(address)
         if any(_holds(_network(rule), address) for rule in self.blocked):
-            return word or "blocked by the operator"
-        return None if word is None or self._allows(host, address) else word
+            return reason or "blocked by the operator"
+        return None if reason is None or self._allows(host, address) else reason
 
     def refusal_of_name(self, host: str) -> str | None:
         """Returns the same for a host that is itself an address; None for a name, which is not resolved here."""
@@ -114,8 +114,8 @@ def network_faults(networks: Sequence[str]) -> list[str]:
 def without_metadata(policy: AddressPolicy | None) -> AddressPolicy:
     """Returns ``policy``, or one that allows everything, without cloud metadata services: a tenant's request must not
     get the machine's identity."""
-    given = policy or AddressPolicy(allowed=EVERYWHERE)
-    return msgspec.structs.replace(given, blocked=(*given.blocked, *METADATA))
+    base = policy or AddressPolicy(allowed=EVERYWHERE)
+    return msgspec.structs.replace(base, blocked=(*base.blocked, *METADATA))
 
 
 def _matches(rule: str, host: str, address: IPv4Address | IPv6Address) -> bool:
@@ -158,5 +158,5 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 def _blocked(address: IPv4Address | IPv6Address) -> str | None:
     if isinstance(address, IPv4Address):
-        return next((word for network, word in _V4 if address in network), None)
-    return next((word for network, word in _V6 if address in network), None)
+        return next((reason for network, reason in _V4 if address in network), None)
+    return next((reason for network, reason in _V6 if address in network), None)

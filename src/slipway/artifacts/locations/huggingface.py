@@ -141,15 +141,15 @@ class HubReference(msgspec.Struct, frozen=True):
         return f"{self.repository}@{self.revision}" if self.revision else self.repository
 
 
-def reference(words: Sequence[str], shown: str) -> HubReference:
+def reference(words: Sequence[str], original: str) -> HubReference:
     """Parses the path components ``owner``, ``name[@revision]`` and a file's path, which may end with ``@revision``
-    instead. Raises ValueError; ``shown``: the original text for messages."""
+    instead. Raises ValueError; ``original``: the original text for messages."""
     if is_host(words[0]):
-        words = page_of("/".join(words[1:]), shown) or words
+        words = page_of("/".join(words[1:]), original) or words
     if elsewhere := fault_of_host("/".join(words)):
         raise ValueError(elsewhere)
     if words[0].lower() in NOT_MODELS:
-        raise ValueError(f"{shown!r} is not a model: the hub has something else below {words[0]}/")
+        raise ValueError(f"{original!r} is not a model: the hub has something else below {words[0]}/")
     name, at, revision = (words[1] if len(words) > 1 else "").partition("@")
     path = list(words[2:])
     if revision == "refs" and len(path) >= 2:
@@ -160,8 +160,8 @@ def reference(words: Sequence[str], shown: str) -> HubReference:
     if not REPOSITORY.fullmatch(repository) or is_host(words[0]):
         plain, colon, quantization = repository.partition(":")
         if colon and REPOSITORY.fullmatch(plain):
-            raise ValueError(f"{shown!r} contains a quantization. Write {plain}, and quantization: {quantization}")
-        raise ValueError(f"{shown!r} is not {SOME_REPOSITORY}{what_to_write(shown)}")
+            raise ValueError(f"{original!r} contains a quantization. Write {plain}, and quantization: {quantization}")
+        raise ValueError(f"{original!r} is not {SOME_REPOSITORY}{what_to_write(original)}")
     if at and (not REVISION.fullmatch(revision) or fault_inside(revision)):
         raise ValueError(f"{revision!r} is not a branch, tag or commit of {repository}")
     if path and fault_inside(file):
@@ -169,7 +169,7 @@ def reference(words: Sequence[str], shown: str) -> HubReference:
     return HubReference(repository, revision, file)
 
 
-def page_of(path: str, shown: str) -> list[str] | None:
+def page_of(path: str, original: str) -> list[str] | None:
     """Converts the path of a web page, of a repository or a file, to the components for ``reference``. None: a file of
     a repository without an owner. Raises ValueError."""
     words = [unquote(part) for part in path.strip("/").split("/")]
@@ -180,7 +180,7 @@ def page_of(path: str, shown: str) -> list[str] | None:
     if len(words) == 4 and words[2] == "tree":
         return [words[0], f"{words[1]}@{words[3]}"]
     if len(words) > 2:
-        raise ValueError(f"{shown!r} is neither the page of a repository nor of a file")
+        raise ValueError(f"{original!r} is neither the page of a repository nor of a file")
     return words
 
 

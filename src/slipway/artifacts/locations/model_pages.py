@@ -50,25 +50,27 @@ def parse(url: str) -> Page:
     return _of_hub(words, parse_qs(parts.query).get("revision", [""])[0], redact_url(url))
 
 
-def _of_hub(words: list[str], revision: str, shown: str) -> Page:
+def _of_hub(words: list[str], revision: str, original: str) -> Page:
     """Parses a page of the Hub. The first two components are the repository; the file after a revision is ignored."""
     if not revision and words[2:3] and words[2] in PAGES:
         rest = words[3:]
         revision = "/".join(rest[: 3 if rest[:1] == ["refs"] else 1])
         if not revision:
-            raise UnsupportedError(f"{shown!r} has no revision after {words[2]}.")
+            raise UnsupportedError(f"{original!r} has no revision after {words[2]}.")
     try:
-        reference = huggingface.reference([words[0], "@".join([*words[1:2], *([revision] if revision else [])])], shown)
+        reference = huggingface.reference(
+            [words[0], "@".join([*words[1:2], *([revision] if revision else [])])], original
+        )
     except ValueError as error:
         raise UnsupportedError(f"{error}.") from None
     return Page("HuggingFace", f"hf://{reference.pinned}")
 
 
-def _of_library(words: list[str], shown: str) -> Page:
+def _of_library(words: list[str], original: str) -> Page:
     name, colon, tag = words[1].partition(":") if words[0] == "library" and len(words) > 1 else ("", "", "")
     tag = tag if colon else "latest"
     if not NAME.fullmatch(name) or not TAG.fullmatch(tag):
-        raise UnsupportedError(f"{shown!r} does not name a model in Ollama's library, such as library/qwen3:8b.")
+        raise UnsupportedError(f"{original!r} does not name a model in Ollama's library, such as library/qwen3:8b.")
     return Page("Ollama", f"ollama://{name}:{tag}")
 
 

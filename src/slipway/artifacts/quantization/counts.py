@@ -49,7 +49,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the group names a module."""
         parts = module.split(".")[-MOST_PARTS:]
         ends = (".".join(parts[start:]) for start in range(len(parts)))
-        return (bool(self.names) and any(end in self.names for end in ends)) or name_patterns.fits(
+        return (bool(self.names) and any(end in self.names for end in ends)) or name_patterns.matches_any(
             module, self.patterns
         )
 
@@ -65,28 +65,30 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     def rate(self, module: str, type_: str) -> Fraction | None:
         """Returns the weights per value of a tensor; None: unknown."""
         own = [group for group in self.groups if group.has(module)]
-        return _same(group.rates.get(type_) for group in own or [group for group in self.groups if group.rest])
+        return _common_rate(group.rates.get(type_) for group in own or [group for group in self.groups if group.rest])
 
 
 def merged(groups: Iterable[Group]) -> tuple[Group, ...]:
     """Merges groups with the same encoding, because a configuration may list thousands of layers."""
-    by_way: dict[tuple[object, ...], list[Group]] = {}
+    by_encoding: dict[tuple[object, ...], list[Group]] = {}
     for group in groups:
-        by_way.setdefault((*sorted(group.rates.items()), *sorted(group.scales.items()), group.rest), []).append(group)
+        by_encoding.setdefault((*sorted(group.rates.items()), *sorted(group.scales.items()), group.rest), []).append(
+            group
+        )
     together = [
         msgspec.structs.replace(
             same[0],
             names=frozenset().union(*(one.names for one in same)),
             patterns=tuple(dict.fromkeys(pattern for one in same for pattern in one.patterns)),
         )
-        for same in by_way.values()
+        for same in by_encoding.values()
     ]
     if sum(len(group.patterns) for group in together) <= MOST_PATTERNS:
         return tuple(together)
     return tuple(msgspec.structs.replace(group, patterns=(), rest=True) for group in together)
 
 
-class Counted(msgspec.Struct, frozen=True):
+class ParameterCount(msgspec.Struct, frozen=True):
     """The parameters of a model."""
 
     parameters: int
@@ -98,7 +100,7 @@ class Counted(msgspec.Struct, frozen=True):
 UNKNOWN = Scheme()
 
 
-def by_names(scheme: Scheme, tensors: Shapes) -> Counted:
+def by_names(scheme: Scheme, tensors: Shapes) -> ParameterCount:
     """Counts the parameters in all tensors of a quantized model."""
     total, odd = Fraction(0), 0
     for name, (type_, shape) in tensors.items():
@@ -107,15 +109,15 @@ def by_names(scheme: Scheme, tensors: Shapes) -> Counted:
             total += math.prod(shape) * (1 if rate is None else rate)
             odd += math.prod(shape) if rate is None else 0
     complete = odd * FEW <= total
-    return _counted(total, exact=complete, complete=complete)
+    return _limit_count(total, exact=complete, complete=complete)
 
 
-def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
+def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> ParameterCount:
     """Counts the parameters if only the number of values per type is known."""
     if scheme is None:
         numbers, odd = sum(tensors.values()), sum(count for type_, count in tensors.items() if _may_hold_several(type_))
         few = odd * FEW <= numbers
-        return Counted(numbers, exact=few, complete=few)
+        return ParameterCount(numbers, exact=few, complete=few)
     total, packed, exact, odd = Fraction(0), Fraction(0), scheme.apart, 0
     scales = {type_: share for group in scheme.groups for type_, share in group.scales.items()}
     for type_, count in tensors.items():
@@ -134,12 +136,12 @@ def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
         if any(group.rates.get(type_) == 1 for group in scheme.groups) and type_ in tensors:
             # The type is used for scales of one group and weights of another.
             total, exact = total + max(Fraction(0), tensors[type_] - packed * share), False
-    return _counted(total, exact=exact and complete, complete=complete)
+    return _limit_count(total, exact=exact and complete, complete=complete)
 
 
-def _counted(total: Fraction, *, exact: bool, complete: bool) -> Counted:
+def _limit_count(total: Fraction, *, exact: bool, complete: bool) -> ParameterCount:
     """Limits the number to what a report can hold."""
-    return Counted(min(int(total), MOST_PARAMETERS), exact=exact and total <= MOST_PARAMETERS, complete=complete)
+    return ParameterCount(min(int(total), MOST_PARAMETERS), exact=exact and total <= MOST_PARAMETERS, complete=complete)
 
 
 def _rate_of(scheme: Scheme, name: str, type_: str, shape: Sequence[int], tensors: Shapes) -> Fraction | None:
@@ -165,6 +167,6 @@ def _may_hold_several(type_: str) -> bool:
     return type_ not in FLOATS and type_ not in OTHERS and type_ not in SMALL
 
 
-def _same(rates: Iterable[Fraction | None]) -> Fraction | None:
+def _common_rate(rates: Iterable[Fraction | None]) -> Fraction | None:
     different = set(rates)
     return different.pop() if len(different) == 1 else None

@@ -343,10 +343,10 @@ def _targets(value: Any) -> tuple[str, ...] | None:
         if not isinstance(one, str):
             continue
         if one.startswith("re:"):
-            understood = name_patterns.wildcards(one[3:])
-            if understood is None:
+            wildcards = name_patterns.wildcards(one[3:])
+            if wildcards is None:
                 return None
-            patterns += understood
+            patterns += wildcards
         elif one[:1].islower():
             patterns.append(one)
     return tuple(patterns)

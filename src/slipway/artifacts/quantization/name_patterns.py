@@ -32,14 +32,14 @@ def wildcards(expression: str) -> tuple[str, ...] | None:
         token = _TOKEN.match(text, position)
         if token is None or text[token.end() : token.end() + 1] in ("*", "+", "?", "{"):
             return None
-        patterns = [begun + piece for begun in patterns for piece in _pieces(token)]
+        patterns = [prefix + piece for prefix in patterns for piece in _pieces(token)]
         position = token.end()
         if len(patterns) > MOST:
             return None
     return tuple(patterns if ends else [f"{one}*" for one in patterns])
 
 
-def fits(name: str, patterns: Iterable[str]) -> bool:
+def matches_any(name: str, patterns: Iterable[str]) -> bool:
     """Whether a name matches one of the wildcard patterns."""
     return any(len(pattern) <= LONGEST and fnmatchcase(name, pattern) for pattern in patterns)
 

@@ -256,7 +256,7 @@ class Caches(Stores):
             if indexes.setdefault(name, function) != function:
                 raise ValueError(f"{kind.plural} have two indexes {name}")
         optional = selections[0].optional if all(one.optional for one in selections) else ""
-        trim = partial(_trimmed, tuple(dict.fromkeys(one.trim for one in selections)))
+        trim = partial(_trim_first, tuple(dict.fromkeys(one.trim for one in selections)))
         if self._namespaces and kind.namespaced and namespace is None:
             return ChosenNamespaces(
                 self._client,
@@ -315,29 +315,29 @@ def _of(watch: Watch, trim: Trim, selector: str, indexes: Mapping[str, IndexFunc
 
 def _sum(trims: tuple[Trim, ...]) -> Trim:
     """Returns a trim that keeps everything that any of these trims keeps."""
-    return trims[0] if len(trims) == 1 else partial(_kept_by_any, trims)
+    return trims[0] if len(trims) == 1 else partial(_merge_trimmed, trims)
 
 
-def _kept_by_any(trims: Sequence[Trim], obj: Object) -> Object | None:
-    parts = [kept for trim in trims if (kept := trim(obj)) is not None]
-    return reduce(_united, parts) if parts else None
+def _merge_trimmed(trims: Sequence[Trim], obj: Object) -> Object | None:
+    parts = [part for trim in trims if (part := trim(obj)) is not None]
+    return reduce(_merge_parts, parts) if parts else None
 
 
-def _united(one: Object, other: Object) -> Object:
+def _merge_parts(one: Object, other: Object) -> Object:
     """Merges two parts of one object. If both have a field, both copies are complete."""
     united = {**one, **other}
     for field in one.keys() & other.keys():
         if isinstance(one[field], dict) and isinstance(other[field], dict):
-            united[field] = _united(one[field], other[field])
+            united[field] = _merge_parts(one[field], other[field])
     return united
 
 
-def _trimmed(trims: Sequence[Trim], obj: Object) -> Object | None:
+def _trim_first(trims: Sequence[Trim], obj: Object) -> Object | None:
     """Returns the part of an object that the first matching selection keeps."""
     for trim in trims:
-        kept = trim(obj)
-        if kept is not None:
-            return kept
+        part = trim(obj)
+        if part is not None:
+            return part
     return None
 
 
@@ -386,15 +386,15 @@ def _route(service: Object) -> Object | None:
     """Returns the routing fields of a routed Service, which need not be ours."""
     if ROUTE not in labels(service):
         return None
-    metadata, kept = service["metadata"], {}
+    metadata, fields = service["metadata"], {}
     for field in ("namespace", "name", "uid", "resourceVersion", "creationTimestamp", "ownerReferences"):
         if field in metadata:
-            kept[field] = metadata[field]
+            fields[field] = metadata[field]
     annotations = metadata.get("annotations") or {}
-    kept["labels"] = {ROUTE: labels(service)[ROUTE]}
-    kept["annotations"] = {ROUTE: bounded(annotations[ROUTE])} if ROUTE in annotations else {}
+    fields["labels"] = {ROUTE: labels(service)[ROUTE]}
+    fields["annotations"] = {ROUTE: bounded(annotations[ROUTE])} if ROUTE in annotations else {}
     ports = [{"name": port.get("name", "")} for port in service["spec"].get("ports") or ()]
-    return {"kind": SERVICE.kind, "metadata": kept, "spec": {"ports": ports}}
+    return {"kind": SERVICE.kind, "metadata": fields, "spec": {"ports": ports}}
 
 
 def with_annotations_bounded(obj: Object) -> Object:
@@ -402,5 +402,5 @@ def with_annotations_bounded(obj: Object) -> Object:
     annotations = annotations_of(obj)
     if all(len(text) <= MOST_BYTES for text in annotations.values()):
         return obj
-    kept = {name: bounded(text) for name, text in annotations.items()}
-    return {**obj, "metadata": {**obj["metadata"], "annotations": kept}}
+    bounded_annotations = {name: bounded(text) for name, text in annotations.items()}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": bounded_annotations}}

@@ -20,7 +20,14 @@ from slipway.kube.api.errors import ApiError, ForbiddenError, NotFoundError
 from slipway.kube.caches.backoff import Backoff
 from slipway.kube.objects import SECRET, Key, Kind
 from slipway.serving.wire.catalogs import Catalog, CatalogAddress
-from slipway.weights.sources.catalogs import CatalogError, Door, authority, authorization, fetch_catalog, policy
+from slipway.weights.sources.catalogs import (
+    CatalogEndpoint,
+    CatalogError,
+    authority,
+    authorization,
+    fetch_catalog,
+    policy,
+)
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +102,7 @@ class Catalogs:
             pause = backoff.next()
             try:
                 async with self._places:
-                    catalog = await self._look(name, followed)
+                    catalog = await self._refresh(name, followed)
             except Exception:  # a bug must only affect this catalog
                 log.exception("catalog of %s %s", kind.kind, name)
             else:
@@ -107,11 +114,11 @@ class Catalogs:
                     pause = seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  # spreads load
             await asyncio.sleep(pause)
 
-    async def _look(self, name: Key, followed: _Followed) -> Catalog:
+    async def _refresh(self, name: Key, followed: _Followed) -> Catalog:
         """Reads a catalog once. After a failure the previous content is kept."""
         before = self._latest.get(name.name) or Catalog(address=followed.address)
         try:
-            answer = await fetch_catalog(await self._door(followed.address), self._allowed, followed.tag)
+            answer = await fetch_catalog(await self._load_endpoint(followed.address), self._allowed, followed.tag)
         except CatalogError as error:
             if error.reason != before.fault:
                 log.warning("catalog of %s: %s", name, error.message)
@@ -124,12 +131,12 @@ class Catalogs:
         revision, entries = document.revision, document.entries
         return Catalog(address=followed.address, revision=revision, entries=entries, refreshed=now)
 
-    async def _door(self, address: CatalogAddress) -> Door:
+    async def _load_endpoint(self, address: CatalogAddress) -> CatalogEndpoint:
         """Returns the address with credentials, read again for each request so that they can be replaced at any time.
         Raises CatalogError."""
         credential = authorization(await self._secret(address.credentials))
         trusted = authority(await self._secret(address.authority)) if address.authority else ""
-        return Door(url=address.url, authorization=credential, authority=trusted)
+        return CatalogEndpoint(url=address.url, authorization=credential, authority=trusted)
 
     async def _secret(self, name: str) -> Mapping[str, str]:
         """Returns the data of a Secret. Raises CatalogError."""

@@ -72,13 +72,13 @@ class Demands:
         while True:
             began = time.monotonic()
             try:
-                await self.look()
+                await self.refresh()
             except Exception:  # the next sample may succeed
                 log.exception("Could not count requests; trying again")
             took = time.monotonic() - began
             await asyncio.sleep(max(SECONDS - took, _REST * took))
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Takes one sample of all counted Services."""
         counted = {service for followed in self._followed.values() for service in followed.counted}
         if not counted:

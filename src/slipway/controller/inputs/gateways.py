@@ -61,7 +61,7 @@ class Gateways:
     async def traffic(self) -> Traffic:
         """Returns the sums over all gateways. Never raises."""
         addresses = self._list_addresses()
-        answers = await asyncio.gather(*(self._ask(address, "/metrics", parse) for address in addresses))
+        answers = await asyncio.gather(*(self._query(address, "/metrics", parse) for address in addresses))
         now = time.monotonic()
         by_address = dict(zip(addresses, answers, strict=True))
         self._samples |= {address: _Sample(answer, now) for address, answer in by_address.items() if answer is not None}
@@ -82,7 +82,7 @@ class Gateways:
         required = self._list_addresses()
         paths = _requests_paths(sorted(services))
         queries = [(address, path) for address in required for path in paths]
-        answers = await asyncio.gather(*(self._ask(address, path, parse_requests) for address, path in queries))
+        answers = await asyncio.gather(*(self._query(address, path, parse_requests) for address, path in queries))
         total: dict[Key, float] = {}
         missing = False
         for (address, _path), answer in zip(queries, answers, strict=True):
@@ -99,7 +99,7 @@ class Gateways:
         pods = [pod for pod in self.pods.store.all() if pod.get("status", {}).get("podIP")]
         return {_address(pod): is_ready(pod) and not deleting(pod) for pod in pods}
 
-    async def _ask(
+    async def _query(
         self, address: str, path: str, read: Callable[[str], Mapping[Key, float]]
     ) -> Mapping[Key, float] | None:
         try:

@@ -70,11 +70,11 @@ def trim_pod(pod: Object) -> Object | None:
     """Removes foreign annotations from a pod. Its spec keeps only devices and, if it has any, mounted files. Returns
     None for a pod that belongs to no workload and uses neither."""
     annotations = annotations_of(pod)
-    kept = {name: bounded(annotations[name]) for name in (TEMPLATE, USES) if name in annotations}
-    if USES not in kept and workload_of(pod) is None:
+    annotations_left = {name: bounded(annotations[name]) for name in (TEMPLATE, USES) if name in annotations}
+    if USES not in annotations_left and workload_of(pod) is None:
         return None
-    metadata = {**pod["metadata"], "annotations": kept}
-    held = _devices(pod.get("spec") or {}) | (_files(pod.get("spec") or {}) if USES in kept else {})
+    metadata = {**pod["metadata"], "annotations": annotations_left}
+    held = _devices(pod.get("spec") or {}) | (_files(pod.get("spec") or {}) if USES in annotations_left else {})
     kept_spec = {"spec": held} if held else {}
     return {**{field: value for field, value in pod.items() if field != "spec"}, "metadata": metadata, **kept_spec}
 
@@ -86,7 +86,7 @@ def _devices(spec: Object) -> Object:
     extended = [{name: amount for name, amount in each.items() if "/" in name} for each in limits]
     claims = [{"name": claim["name"]} for claim in spec.get("resourceClaims") or ()]
     containers = [{"resources": {"limits": each}} for each in extended if each]
-    return {field: kept for field, kept in (("containers", containers), ("resourceClaims", claims)) if kept}
+    return {field: values for field, values in (("containers", containers), ("resourceClaims", claims)) if values}
 
 
 def _files(spec: Object) -> Object:

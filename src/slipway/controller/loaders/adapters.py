@@ -96,12 +96,12 @@ def _order(
         adapters.append(msgspec.structs.replace(adapter, replace=off or not _outdated(state, adapter)))
         if pod.serving and not turn:
             labels |= _labels(pod, adapter_set, adapter, report)
-    settled = report is not None and _is_settled(report, adapter_set.adapters)
+    is_complete = report is not None and _is_settled(report, adapter_set.adapters)
     states = [_state(report, adapter) for adapter in adapter_set.adapters]
     passing = [state for state in states if state is None or state.phase != "Failed"]
     changes = _changes(pod.labels, labels, adapter_set)
-    moving = bool(changes) or (report is not None and not settled and bool(passing or not states))
-    return Order(changes, None if settled else tuple(adapters), moving)
+    moving = bool(changes) or (report is not None and not is_complete and bool(passing or not states))
+    return Order(changes, None if is_complete else tuple(adapters), moving)
 
 
 def _labels(pod: Pod, adapter_set: AdapterSet, adapter: Adapter, report: AgentReport | None) -> Mapping[str, str]:

@@ -126,13 +126,13 @@ class LoaderClients:
             followed = self._followed[kind, name] = _Followed(pods, adapters)
             followed.task = asyncio.create_task(self._poll(kind, name, followed))
         else:
-            self._take(followed, pods, adapters)
+            self._set_pods(followed, pods, adapters)
 
-    def keep(self, kind: Kind, name: Key, pods: Sequence[Object]) -> None:
+    def set_pods(self, kind: Kind, name: Key, pods: Sequence[Object]) -> None:
         """Sets the resource's current pods. Their desired adapters are unchanged."""
         followed = self._followed.get((kind, name))
         if followed is not None:
-            self._take(followed, [pod for pod in pods if has_loader(pod)], followed.adapters)
+            self._set_pods(followed, [pod for pod in pods if has_loader(pod)], followed.adapters)
 
     def forget(self, kind: Kind, name: Key) -> None:
         """Stops polling for the resource."""
@@ -141,7 +141,7 @@ class LoaderClients:
             return
         if followed.task is not None:
             followed.task.cancel()
-        self._take(followed, (), followed.adapters)
+        self._set_pods(followed, (), followed.adapters)
 
     async def close(self) -> None:
         """Cancels all tasks."""
@@ -237,9 +237,9 @@ class LoaderClients:
         self._reports[identity] = report
         return report
 
-    def _take(self, followed: _Followed, pods: Sequence[Object], adapters: AdapterSet) -> None:
-        for gone in {uid(pod) for pod in followed.pods} - {uid(pod) for pod in pods}:
-            self._drop(gone)
+    def _set_pods(self, followed: _Followed, pods: Sequence[Object], adapters: AdapterSet) -> None:
+        for removed in {uid(pod) for pod in followed.pods} - {uid(pod) for pod in pods}:
+            self._drop(removed)
         followed.update(pods, adapters)
 
     def _drop(self, identity: str) -> None:

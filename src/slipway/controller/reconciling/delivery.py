@@ -216,9 +216,9 @@ class Deliverer:
 
     async def _deliver(self, workload: Object, outcome: Outcome) -> Object:
         """Creates the prerequisites of the pods, then writes the workload. Returns its current state."""
-        written = await self._secrets.apply(workload, outcome.secrets)
-        written.raise_transient()
-        for failure in written.failures:
+        writes = await self._secrets.apply(workload, outcome.secrets)
+        writes.raise_transient()
+        for failure in writes.failures:
             raise ForbiddenError(failure.message, reason=failure.reason)
         for claim in outcome.claims:
             await self._keep_claim(claim)
@@ -254,10 +254,10 @@ class Deliverer:
         ]
         await self._client.json_patch(PERSISTENT_VOLUME_CLAIM, key(claim), patch, field_manager=FIELD_MANAGER)
 
-    async def _release(self, workload: Object, kept: Collection[Object]) -> None:
+    async def _release(self, workload: Object, retained: Collection[Object]) -> None:
         """Removes the workload from the owners of claims that it no longer reads, and deletes claims without other
         owners."""
-        names = {key(claim) for claim in kept}
+        names = {key(claim) for claim in retained}
         for claim in self._claims.store.by_index(NAMESPACE, key(workload).namespace):
             if key(claim) in names or deleting(claim) or not owned_by(claim, workload):
                 continue

@@ -162,7 +162,7 @@ class Reconciler:
         await self._applier.collect(name, uid(resource) if resource else "")
         if resource is None:
             return self._forget(name)
-        await self._expectations.met(uid(resource))
+        await self._expectations.wait_until_observed(uid(resource))
         resource = self.resources.store.get(name)
         if resource is None:
             return self._forget(name)
@@ -188,13 +188,13 @@ class Reconciler:
             changed = await self._own_fields.apply(resource, plan)
             if changed is not None:
                 # The store's indexes must include the patch: a plan may look up its own resource there.
-                await self._expectations.met(uid(changed))
+                await self._expectations.wait_until_observed(uid(changed))
                 resource = self._latest(changed)
                 snapshot = self._take_snapshot(resource)
                 plan = self._plan(snapshot)
         except (InvalidSpecError, RefusedError) as error:
             snapshot = self._take_snapshot(resource)
-            self._agents.keep(self.kind, key(resource), snapshot.world.pods)
+            self._agents.set_pods(self.kind, key(resource), snapshot.world.pods)
             if isinstance(error, InvalidSpecError):
                 rejection = Rejection(error.reason, error.message)
                 return await self._report(snapshot, Applied(), rejection, planned=False)
@@ -258,14 +258,14 @@ class Reconciler:
         return await self._report(self._take_snapshot(resource), applied, _rejection(applied))
 
     async def _apply(self, resource: Object, plan: Plan, *, finishing: bool = False) -> Applied:
-        write_only = await self._applier.write_only.apply(resource, plan.blind)
+        write_only = await self._applier.write_only.apply(resource, plan.write_only)
         shared = await self._applier.ensure(resource, plan.shared)
-        absent = [(gone.kind, Key(gone.namespace, gone.name)) for gone in plan.absent]
+        absent = [(obsolete.kind, Key(obsolete.namespace, obsolete.name)) for obsolete in plan.absent]
         applied = await self._applier.sync(resource, plan.children, absent=absent, finishing=finishing)
         applied += await self._applier.discard((one.kind, Key(one.namespace, one.name)) for one in plan.discarded)
         refused = await self._metadata.patch_all(resource, plan.metadata_patches)
         # The status must not be computed from the children before these writes.
-        wrote = await self._expectations.met(uid(resource))
+        wrote = await self._expectations.wait_until_observed(uid(resource))
         mine = Applied(refused, waited=wrote or bool(refused), again_after=self._applier.write_only.due_after(resource))
         return write_only + shared + applied + mine
 

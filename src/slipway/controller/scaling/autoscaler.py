@@ -78,9 +78,9 @@ class Autoscaler:
         while True:
             began = self._clock()
             if began - started > _RESTORE_SECONDS:
-                self._averages.forget_unasked()
+                self._averages.forget_unclaimed()
             try:
-                await self.look()
+                await self.sample()
             except ApiError as error:
                 log.warning("autoscaler: %s", error)
             except Exception:  # the next sample may succeed
@@ -88,7 +88,7 @@ class Autoscaler:
             took = self._clock() - began
             await asyncio.sleep(max(SECONDS - took, _REST * took))
 
-    async def look(self) -> None:
+    async def sample(self) -> None:
         """Takes one sample of every resource, and scales it."""
         subjects = dict(self._scaled.items())
         self._forget(subjects)
@@ -101,13 +101,13 @@ class Autoscaler:
         outcomes = await asyncio.gather(*steps, return_exceptions=True)
         _log_failures(dict(zip(subjects, outcomes, strict=True)))
         scalings = {subject: scaled.scaling for subject, scaled in subjects.items()}
-        await self._averages.keep(scalings, self._loads, self._clock())
+        await self._averages.save(scalings, self._loads, self._clock())
 
     def _forget(self, subjects: Mapping[Subject, object]) -> None:
-        for gone in [subject for subject in self._loads if subject not in subjects]:
-            del self._loads[gone]
-            self._active.remove(*gone.labels)
-            self._replicas_gauge.remove(*gone.labels)
+        for removed in [subject for subject in self._loads if subject not in subjects]:
+            del self._loads[removed]
+            self._active.remove(*removed.labels)
+            self._replicas_gauge.remove(*removed.labels)
 
     async def _step(self, subject: Subject, scaled: Scaled, traffic: Traffic) -> None:
         now, scaling = self._clock(), scaled.scaling
@@ -157,9 +157,9 @@ class _StoredAverages(msgspec.Struct):
 
     averages: dict[str, dict[str, float]]
     """The averages as last written or read."""
-    unasked: dict[tuple[str, Key], float]
+    unclaimed: dict[tuple[str, Key], float]
     """Averages read for resources that were not sampled since, because they may not have been reconciled yet."""
-    written: float = float("-inf")
+    written_at: float = float("-inf")
     """Time of the last write (monotonic)."""
 
 
@@ -168,41 +168,41 @@ class Averages:
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
-        self._kept: dict[str, _StoredAverages] = {}
+        self._stored: dict[str, _StoredAverages] = {}
         self._reading = asyncio.Lock()
 
     async def restore(self, state: str, subject: Subject) -> float:
         """Returns the stored average of a resource, or 0 if there is none. Raises ApiError."""
         async with self._reading:
-            if state not in self._kept:
+            if state not in self._stored:
                 read = await self._read_config_map(state)
-                unasked = {
+                unclaimed = {
                     (kind, _key(name)): average for kind, averages in read.items() for name, average in averages.items()
                 }
-                self._kept[state] = _StoredAverages(read, unasked)
-        return self._kept[state].unasked.pop((subject.kind_name, subject.name), 0.0)
+                self._stored[state] = _StoredAverages(read, unclaimed)
+        return self._stored[state].unclaimed.pop((subject.kind_name, subject.name), 0.0)
 
-    async def keep(self, scalings: Mapping[Subject, Scaling], loads: Mapping[Subject, Load], now: float) -> None:
+    async def save(self, scalings: Mapping[Subject, Scaling], loads: Mapping[Subject, Load], now: float) -> None:
         """Writes changed averages, each ConfigMap at most once in the shortest interval of its resources. Failed writes
         are logged and retried after the interval."""
-        for state, kept in self._kept.items():
+        for state, stored in self._stored.items():
             mine = [subject for subject in scalings if scalings[subject].state == state and subject in loads]
             interval = min((scalings[subject].interval for subject in mine), default=SECONDS)
             measured = {(subject.kind_name, subject.name): loads[subject].average for subject in mine}
-            averages = _by_kind({**kept.unasked, **measured})
-            if averages != kept.averages and now - kept.written >= interval:
-                kept.written = now
+            averages = _by_kind({**stored.unclaimed, **measured})
+            if averages != stored.averages and now - stored.written_at >= interval:
+                stored.written_at = now
                 try:
                     await self._write(state, averages)
                 except ApiError as error:
                     log.warning("Could not write averages to the ConfigMap %s; trying again later: %s", state, error)
                 else:
-                    kept.averages = averages
+                    stored.averages = averages
 
-    def forget_unasked(self) -> None:
+    def forget_unclaimed(self) -> None:
         """Forgets averages of resources that have not been restored by now."""
-        for kept in self._kept.values():
-            kept.unasked.clear()
+        for stored in self._stored.values():
+            stored.unclaimed.clear()
 
     async def _read_config_map(self, state: str) -> dict[str, dict[str, float]]:
         try:
@@ -219,8 +219,8 @@ class Averages:
             kind: msgspec.json.encode(by_name, order="deterministic").decode() for kind, by_name in averages.items()
         }
         metadata = {"name": state, "namespace": self._namespace, "labels": {"app.kubernetes.io/part-of": "slipway"}}
-        written = {"apiVersion": CONFIG_MAP.api_version, "kind": CONFIG_MAP.kind, "metadata": metadata, "data": data}
-        await self._client.apply(CONFIG_MAP, written, field_manager=FIELD_MANAGER)
+        config_map = {"apiVersion": CONFIG_MAP.api_version, "kind": CONFIG_MAP.kind, "metadata": metadata, "data": data}
+        await self._client.apply(CONFIG_MAP, config_map, field_manager=FIELD_MANAGER)
 
 
 def _averages(text: str) -> dict[str, float]:

@@ -74,17 +74,17 @@ async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
     def authority(before: Data | None) -> Data:
         return _data(certificates.authority(now, _pair(before) if before is not None else None))
 
-    issuer = _pair(await store.keep(SECRET, AUTHORITY, authority, type_="kubernetes.io/tls"))
-    await store.keep(CONFIG_MAP, AUTHORITY, lambda _before: {AUTHORITY_FIELD: issuer.certificate})
+    issuer = _pair(await store.update(SECRET, AUTHORITY, authority, type_="kubernetes.io/tls"))
+    await store.update(CONFIG_MAP, AUTHORITY, lambda _before: {AUTHORITY_FIELD: issuer.certificate})
     for secret, hosts in (
         (REGISTRY_TLS, names.of(REGISTRY, names.registry)),
         (DEPOT_TLS, names.of(DEPOT, names.depot)),
     ):
-        await store.keep(SECRET, secret, _server(issuer, hosts, now, secret), type_="kubernetes.io/tls")
-    token = await store.keep(SECRET, TOKEN, lambda before: before or {TOKEN_FIELD: signing.generate_key()})
+        await store.update(SECRET, secret, _server(issuer, hosts, now, secret), type_="kubernetes.io/tls")
+    token = await store.update(SECRET, TOKEN, lambda before: before or {TOKEN_FIELD: signing.generate_key()})
     key_set = _sound(TOKEN, partial(signing.key_set, token.get(TOKEN_FIELD, b"")))
-    await store.keep(CONFIG_MAP, KEY_SET, lambda _before: {KEY_SET_FIELD: key_set.encode()})
-    hmac = await store.keep(
+    await store.update(CONFIG_MAP, KEY_SET, lambda _before: {KEY_SET_FIELD: key_set.encode()})
+    hmac = await store.update(
         SECRET, HMAC, lambda before: before or {HMAC_FIELD: secrets.token_bytes(depot_token.KEY_BYTES)}
     )
     if len(hmac.get(HMAC_FIELD, b"")) != depot_token.KEY_BYTES:
@@ -110,8 +110,10 @@ class _Store:
         self._client, self._namespace = client, namespace
         self.written: list[str] = []
 
-    async def keep(self, kind: Kind, name: str, make: Callable[[Data | None], Data], *, type_: str = "Opaque") -> Data:
-        """Updates an object's data to the result of ``make``, which gets the current data, or None if the object does
+    async def update(
+        self, kind: Kind, name: str, build: Callable[[Data | None], Data], *, type_: str = "Opaque"
+    ) -> Data:
+        """Updates an object's data to the result of ``build``, which gets the current data, or None if the object does
         not exist. Returns the result."""
         for _unused in range(ATTEMPTS):
             try:
@@ -119,7 +121,7 @@ class _Store:
             except NotFoundError:
                 current = None
             before = _decoded(kind, current, name) if current is not None else None
-            desired = _sound(name, partial(make, before))
+            desired = _sound(name, partial(build, before))
             if desired == before:
                 return desired
             try:

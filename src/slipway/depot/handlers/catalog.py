@@ -112,10 +112,10 @@ def credentials(folder: Path) -> dict[str, bytes]:
     return hashes
 
 
-def holder(hashes: Mapping[str, bytes], shown: str) -> str | None:
+def holder(hashes: Mapping[str, bytes], authorization: str) -> str | None:
     """Returns the name of the credential in an ``Authorization`` header: ``Bearer TOKEN``, or Basic with
     ``NAME:TOKEN``. It always compares with all of them, so that the duration reveals nothing."""
-    scheme, _unused, text = shown.partition(" ")
+    scheme, _unused, text = authorization.partition(" ")
     named: str | None = None
     token = text.strip()
     if scheme.lower() == "basic":

@@ -24,7 +24,7 @@ from slipway.kube.api.client import Client
 from slipway.kube.api.errors import ForbiddenError, NotFoundError
 from slipway.kube.objects import SECRET, Key, Kind, Object, uid
 from slipway.serving.wire.catalogs import IMPORTS, GrantRequest, Import
-from slipway.weights.sources.catalogs import CatalogError, Door, authority, authorization, exchange, policy
+from slipway.weights.sources.catalogs import CatalogEndpoint, CatalogError, authority, authorization, exchange, policy
 
 OF_THE_CLUSTER = "-"
 """Stands for the namespace of a cluster-scoped model."""
@@ -32,7 +32,7 @@ AT_ONCE, WAITING, WAITING_OF_ONE = 8, 64, 8
 """Maximum grants in progress, waiting, and waiting for one namespace."""
 
 
-class _Chosen(msgspec.Struct, frozen=True, rename="camel"):
+class _CatalogEntry(msgspec.Struct, frozen=True, rename="camel"):
     """The entry that was chosen for a model, from its status."""
 
     name: str
@@ -75,13 +75,13 @@ class Imports:
         caller = await self._tokens.bearer(request)
         if caller.namespace not in (namespace or self._settings.namespace, self._settings.namespace):
             raise RefusedError(403, "a publisher imports models of its own namespace only")
-        chosen = await self._chosen(Key(namespace, match_info["name"]), match_info["uid"])
+        chosen = await self._find_entry(Key(namespace, match_info["name"]), match_info["uid"])
         if self._waiting.total() >= WAITING or self._waiting[caller.namespace] >= WAITING_OF_ONE:
             raise busy("too many grants are being exchanged")
         self._waiting[caller.namespace] += 1
         try:
             async with self._places:
-                grant = await self._exchanged(chosen)
+                grant = await self._request_grant(chosen)
         except CatalogError as error:
             status = 503 if error.passing else 424
             raise RefusedError(status, f"{error.reason}: {error.message}") from error
@@ -90,7 +90,7 @@ class Imports:
             self._waiting += Counter[str]()  # drops zero entries
         return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
-    async def _chosen(self, name: Key, identity: str) -> _Chosen:
+    async def _find_entry(self, name: Key, identity: str) -> _CatalogEntry:
         """Returns the entry that was chosen for the model. Raises RefusedError if there is no such model, or no entry
         yet."""
         kind = self._settings.models if name.namespace else self._settings.cluster_models
@@ -102,11 +102,11 @@ class Imports:
             raise RefusedError(404, "there is no such model")
         source: Object = (model.get("status") or {}).get("source") or {}
         try:
-            return msgspec.convert(source.get("catalog") or {}, _Chosen)
+            return msgspec.convert(source.get("catalog") or {}, _CatalogEntry)
         except msgspec.ValidationError:
             raise RefusedError(409, "no catalog entry has been selected for this model yet", Retry_After="2") from None
 
-    async def _exchanged(self, chosen: _Chosen) -> Import:
+    async def _request_grant(self, chosen: _CatalogEntry) -> Import:
         """Requests a grant from the catalog. Raises CatalogError."""
         try:
             resource = await self._client.get(self._source, Key("", chosen.source_name))
@@ -117,9 +117,9 @@ class Imports:
             raise CatalogError("InvalidSource", f"The source {chosen.source_name}: {describe_error(error)}.") from None
         credential = authorization(await self._secret(source.credentials_secret_name))
         trusted = authority(await self._secret(source.ca_secret_name)) if source.ca_secret_name else ""
-        door = Door(url=source.url.rstrip("/"), authorization=credential, authority=trusted)
+        endpoint = CatalogEndpoint(url=source.url.rstrip("/"), authorization=credential, authority=trusted)
         request = _request(chosen)
-        grant = await exchange(door, self._allowed, request)
+        grant = await exchange(endpoint, self._allowed, request)
         return Import(**msgspec.structs.asdict(grant), ca=trusted)
 
     async def _secret(self, name: str) -> Mapping[str, str]:
@@ -134,7 +134,7 @@ class Imports:
         return {key: value for key, value in (secret.get("data") or {}).items() if isinstance(value, str)}
 
 
-def _request(chosen: _Chosen) -> GrantRequest:
+def _request(chosen: _CatalogEntry) -> GrantRequest:
     """Builds the request for a grant. Raises CatalogError."""
     fields = {"name": chosen.name, "version": chosen.version, "digest": chosen.remote_digest}
     try:

@@ -53,7 +53,7 @@ class Retained(msgspec.Struct, frozen=True):
         return digest == self.digest or tag in self.tags
 
 
-class Swept(msgspec.Struct, frozen=True):
+class SweepResult(msgspec.Struct, frozen=True):
     """The response."""
 
     removed: int
@@ -99,14 +99,14 @@ class Sweeper:
             raise busy("another request is doing this at the moment")
         async with self._lock:
             try:
-                swept = await self._swept()
+                result = await self._sweep_all()
             except RegistryError as error:
                 log.warning("could not list the repositories of the registry: %s", describe_error(error))
                 raise busy("the registry does not respond: retry") from None
-        log.info("removed %s unreferenced manifests", swept.removed)
-        return web.Response(body=msgspec.json.encode(swept), content_type="application/json")
+        log.info("removed %s unreferenced manifests", result.removed)
+        return web.Response(body=msgspec.json.encode(result), content_type="application/json")
 
-    async def _swept(self) -> Swept:
+    async def _sweep_all(self) -> SweepResult:
         """Deletes unreferenced manifests in all repositories. Raises RegistryError or ApiError if nothing could be
         deleted."""
         repositories = [one async for one in self._registry.repositories() if one.startswith(PREFIXES)]
@@ -118,30 +118,30 @@ class Sweeper:
         removed, complete = 0, True
         for name in in_order(repositories, named):
             if time.monotonic() > end:
-                return Swept(removed, complete=False)
+                return SweepResult(removed, complete=False)
             try:
                 of_one = await self._remove(name, named.get(name, Retained(frozenset())))
                 removed, complete = removed + of_one.removed, complete and of_one.complete
             except AwayError as error:
                 log.warning("stopped removing unreferenced manifests: %s", describe_error(error))
-                return Swept(removed, complete=False)
+                return SweepResult(removed, complete=False)
             except RegistryError as error:
                 log.warning("could not remove all of %s: %s", name, describe_error(error))
                 complete = False
-        return Swept(removed, complete)
+        return SweepResult(removed, complete)
 
-    async def _remove(self, name: str, keep: Retained) -> Swept:
+    async def _remove(self, name: str, keep: Retained) -> SweepResult:
         """Deletes the manifests of a repository that its model does not keep."""
-        end, gone = time.monotonic() + MOST_OF_ONE, set[str]()
+        end, deleted = time.monotonic() + MOST_OF_ONE, set[str]()
         stay = {await self._registry.digest(name, tag) for tag in sorted(keep.tags)}
         async for tag in self._registry.tags(name):
             if time.monotonic() > end:
-                return Swept(len(gone), complete=False)
+                return SweepResult(len(deleted), complete=False)
             digest = await self._registry.digest(name, tag)
-            if digest and digest not in stay | gone and not keep.keeps(tag, digest):
+            if digest and digest not in stay | deleted and not keep.keeps(tag, digest):
                 await self._registry.delete_manifest(name, digest)
-                gone.add(digest)
-        return Swept(len(gone), complete=True)
+                deleted.add(digest)
+        return SweepResult(len(deleted), complete=True)
 
 
 def in_order(repositories: Iterable[str], named: Container[str]) -> list[str]:

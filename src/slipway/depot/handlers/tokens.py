@@ -64,8 +64,8 @@ def granted(
         may = (
             _readable(caller, scope) | writable.get(scope.name, NO_RIGHTS) if scope.kind == "repository" else NO_RIGHTS
         )
-        if got := tuple(action for action in scope.actions if action in may):
-            access.append(Access(scope.kind, scope.name, got))
+        if actions := tuple(action for action in scope.actions if action in may):
+            access.append(Access(scope.kind, scope.name, actions))
     return tuple(access)
 
 
@@ -128,19 +128,19 @@ class Tokens:
     async def bearer(self, request: web.Request) -> Caller:
         """Returns the owner of the service account token in a request, for handlers that accept no other token. Raises
         RefusedError."""
-        scheme, _unused, shown = request.headers.get("Authorization", "").partition(" ")
+        scheme, _unused, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise unauthorized("send a service account token")
-        return await self._reviews.caller(shown.strip(), request.remote or "")
+        return await self._reviews.caller(token.strip(), request.remote or "")
 
     async def _caller(self, request: web.Request) -> Caller:
-        scheme, _unused, shown = request.headers.get("Authorization", "").partition(" ")
-        shown = shown.strip()
-        if scheme.lower() == "bearer" and shown:
-            return await self._reviews.caller(shown, request.remote or "")
-        if scheme.lower() != "basic" or not shown:
+        scheme, _unused, credentials = request.headers.get("Authorization", "").partition(" ")
+        credentials = credentials.strip()
+        if scheme.lower() == "bearer" and credentials:
+            return await self._reviews.caller(credentials, request.remote or "")
+        if scheme.lower() != "basic" or not credentials:
             raise unauthorized("send a service account token, or the password of a pull Secret")
-        password = _password(shown)
+        password = _password(credentials)
         if len(password) <= depot_token.LONGEST and password.count(".") == 1:
             return await self._puller(password, request.remote or "")
         return await self._reviews.caller(password, request.remote or "")
@@ -172,8 +172,8 @@ def _repositories_to_write(scopes: Iterable[Scope]) -> frozenset[str]:
     return frozenset(one.name for one in scopes if one.writes)
 
 
-def _password(shown: str) -> str:
+def _password(credentials: str) -> str:
     try:
-        return b64decode(shown, validate=True).decode("ascii").partition(":")[2]
+        return b64decode(credentials, validate=True).decode("ascii").partition(":")[2]
     except (binascii.Error, UnicodeDecodeError, ValueError):
         raise unauthorized("the credentials are not in the form of Basic authentication") from None

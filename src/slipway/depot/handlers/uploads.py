@@ -47,7 +47,7 @@ OFFSET_TYPE = "application/offset+octet-stream"
 MOST_DIGITS = 18
 READ_SECONDS = 30.0
 """How long a status request waits for an unavailable registry."""
-LONGEST_GIVEN_NAME = 1024
+LONGEST_FILE_NAME = 1024
 LOOK_SECONDS = 300.0
 """Interval between two checks for abandoned uploads."""
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
@@ -121,7 +121,7 @@ class Uploads:
 
     async def head(self, request: web.Request) -> web.Response:
         """Returns the number of stored bytes."""
-        state = await self._state(await self._admitted(request))
+        state = await self._state(await self._authorize(request))
         headers = {TUS: TUS_VERSION, "Upload-Offset": str(state.offset)}
         if state.length is not None:
             headers["Upload-Length"] = str(state.length)
@@ -129,7 +129,7 @@ class Uploads:
 
     async def get(self, request: web.Request) -> web.Response:
         """Returns the state with the digests of the stored parts, as JSON."""
-        upload = await self._admitted(request)
+        upload = await self._authorize(request)
         state, expires = await self._state(upload), upload.claim.expires
         document: dict[str, Any] = {
             "offset": state.offset,
@@ -143,14 +143,14 @@ class Uploads:
 
     async def put(self, request: web.Request) -> web.Response:
         """Stores the whole file, replacing earlier parts; with a Content-Range, stores the next part."""
-        upload = await self._admitted(request)
+        upload = await self._authorize(request)
         length = self._body_length(request)
         if not length:
             raise RefusedError(400, "the file is empty")
-        given = request.headers.get("Content-Range")
-        offset, whole = _range(given, length) if given is not None else (None, length)
+        header = request.headers.get("Content-Range")
+        offset, whole = _parse_range(header, length) if header is not None else (None, length)
         self._refuse_longer(whole)
-        session = await self._written(request, upload, whole, offset)
+        session = await self._write_body(request, upload, whole, offset)
         return web.Response(status=201, text=f"{session.offset} of {session.length} bytes received\n")
 
     async def patch(self, request: web.Request) -> web.Response:
@@ -159,20 +159,20 @@ class Uploads:
             raise RefusedError(412, f"this depot speaks tus {TUS_VERSION}", Tus_Version=TUS_VERSION)
         if request.content_type != OFFSET_TYPE:
             raise RefusedError(415, f"send it as {OFFSET_TYPE}")
-        upload = await self._admitted(request)
-        offset, length = _number(request, "Upload-Offset"), _number(request, "Upload-Length")
+        upload = await self._authorize(request)
+        offset, length = _parse_number(request, "Upload-Offset"), _parse_number(request, "Upload-Length")
         if offset is None:
             raise RefusedError(400, "set the header Upload-Offset")
         size = self._body_length(request)
         if length is not None:
             self._refuse_longer(length)
-            _fit(offset, size, length)
-        session = await self._written(request, upload, length, offset)
+            _check_size(offset, size, length)
+        session = await self._write_body(request, upload, length, offset)
         return web.Response(status=204, headers={TUS: TUS_VERSION, "Upload-Offset": str(session.offset)})
 
     # --- shared functions --------------------------------------------------------------------------------------------
 
-    async def _admitted(self, request: web.Request) -> Upload:
+    async def _authorize(self, request: web.Request) -> Upload:
         """Checks a request. Raises RefusedError: 401, 410 and 404 for the token, its expiry and the model."""
         claim = self._claim(request)
         place = request.match_info
@@ -221,17 +221,19 @@ class Uploads:
         length = upload_note.length if upload_note else None
         return State(length or 0 if is_announced else 0, length, None)
 
-    async def _written(self, request: web.Request, upload: Upload, length: int | None, offset: int | None) -> Session:
+    async def _write_body(
+        self, request: web.Request, upload: Upload, length: int | None, offset: int | None
+    ) -> Session:
         """Writes the body at the offset; None: into a new session. Returns the new state."""
         if self._stopping or self._count >= self._settings.uploads_at_once:
             raise busy("the depot accepts no more uploads at the moment")
         self._count += 1
         self._running.set(self._count)
         try:
-            async with self._models.held(upload.claim, length, self._remove) as hold:
-                session = await self._begun(upload, hold.length, offset)
-                _fit(offset or 0, request.content_length or 0, hold.length)
-                return await self._streamed(request, upload, hold, session)
+            async with self._models.acquire(upload.claim, length, self._remove) as hold:
+                session = await self._find_session(upload, hold.length, offset)
+                _check_size(offset or 0, request.content_length or 0, hold.length)
+                return await self._stream_body(request, upload, hold, session)
         except CutError as error:
             status = 503 if self._stopping else 408
             raise RefusedError(status, f"{error}: continue at the offset from HEAD", Retry_After="1") from None
@@ -239,12 +241,12 @@ class Uploads:
             self._count -= 1
             self._running.set(self._count)
 
-    async def _streamed(self, request: web.Request, upload: Upload, hold: Hold, session: Session | None) -> Session:
+    async def _stream_body(self, request: web.Request, upload: Upload, hold: Hold, session: Session | None) -> Session:
         body = Body(request, self._settings.idle_seconds, lambda: self._stopping)
-        await _go_on(request)
+        await _send_continue(request)
         if session is None:
-            kind = await _kind(body)
-            session = Session(file_name=sessions.name_for(_given_name(request), kind), length=hold.length)
+            kind = await _detect_kind(body)
+            session = Session(file_name=sessions.name_for(_file_name(request), kind), length=hold.length)
         patience = self._settings.registry_seconds
         writer = Writer(self._registry, upload.repository, hold, body, patience=patience, now=self._now)
         try:
@@ -274,7 +276,7 @@ class Uploads:
             return False
         return True
 
-    async def _begun(self, upload: Upload, length: int, offset: int | None) -> Session | None:
+    async def _find_session(self, upload: Upload, length: int, offset: int | None) -> Session | None:
         """Returns the session that the body continues; None: a new one."""
         if offset is None:
             return None
@@ -282,29 +284,31 @@ class Uploads:
             session, _digest = await stored(self._registry, upload.repository)
         except RegistryError:
             raise unavailable() from None
-        there = session.offset if session else 0
-        if offset != there or (session and session.length != length):
+        stored_bytes = session.offset if session else 0
+        if offset != stored_bytes or (session and session.length != length):
             raise RefusedError(
-                409, f"there are {there} bytes of {session.length if session else length}", Upload_Offset=str(there)
+                409,
+                f"there are {stored_bytes} bytes of {session.length if session else length}",
+                Upload_Offset=str(stored_bytes),
             )
-        return session if there else None
+        return session if stored_bytes else None
 
 
-def _range(given: str, size: int) -> tuple[int, int]:
+def _parse_range(header: str, size: int) -> tuple[int, int]:
     """Parses a Content-Range. Returns the offset and the file's size."""
-    matched = _RANGE.fullmatch(given)
+    matched = _RANGE.fullmatch(header)
     first, last, length = (int(number) for number in matched.groups()) if matched else (0, 0, 0)
     if not matched or last - first + 1 != size:
         raise RefusedError(400, "the Content-Range is invalid: write it as bytes FIRST-LAST/LENGTH")
     return first, length
 
 
-def _fit(offset: int, size: int, length: int) -> None:
+def _check_size(offset: int, size: int, length: int) -> None:
     if offset + size > length:
         raise RefusedError(413, f"the file has {length} bytes, and these end at {offset + size}")
 
 
-async def _kind(body: Body) -> str:
+async def _detect_kind(body: Body) -> str:
     """Returns the kind of a file from its first bytes. Raises RefusedError for an unsupported kind, and CutError."""
     head = b""
     while len(head) < sessions.HEAD_BYTES and (chunk := await body.chunk(sessions.HEAD_BYTES - len(head))):
@@ -320,13 +324,13 @@ async def _later(_request: web.Request) -> None:
     """Does nothing, so that a client that waits for a 100 gets a rejection first."""
 
 
-async def _go_on(request: web.Request) -> None:
+async def _send_continue(request: web.Request) -> None:
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # no response has begun yet
 
 
-def _number(request: web.Request, header: str) -> int | None:
+def _parse_number(request: web.Request, header: str) -> int | None:
     text = request.headers.get(header)
     if text is None:
         return None
@@ -335,15 +339,15 @@ def _number(request: web.Request, header: str) -> int | None:
     return int(text)
 
 
-def _given_name(request: web.Request) -> str:
+def _file_name(request: web.Request) -> str:
     """Returns the file name that the client sent; empty: none."""
     if name := request.query.get("filename") or request.headers.get("X-Upload-Filename"):
-        return name[:LONGEST_GIVEN_NAME]
+        return name[:LONGEST_FILE_NAME]
     for pair in request.headers.get("Upload-Metadata", "").split(","):
         name, _unused, value = pair.strip().partition(" ")
         if name == "filename":
             try:
-                return b64decode(value, validate=True)[:LONGEST_GIVEN_NAME].decode(errors="replace")
+                return b64decode(value, validate=True)[:LONGEST_FILE_NAME].decode(errors="replace")
             except binascii.Error:
                 return ""
     return ""

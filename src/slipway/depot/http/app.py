@@ -35,7 +35,7 @@ BUSY_SECONDS = 5
 """Retry-After for a client that was turned away."""
 
 
-class Door(Protocol):
+class Endpoint(Protocol):
     """A group of routes."""
 
     name: str
@@ -60,45 +60,45 @@ def busy(message: str) -> RefusedError:
     return RefusedError(503, message, Retry_After=str(BUSY_SECONDS))
 
 
-def application(doors: Sequence[Door], metrics: Metrics, *, at_once: int) -> web.Application:
+def application(endpoints: Sequence[Endpoint], metrics: Metrics, *, at_once: int) -> web.Application:
     """Builds the application with the routes of all doors. ``at_once``: maximum concurrent requests, at most half of
     them from one address."""
-    shared = _Shared(doors, metrics, at_once)
+    shared = _Shared(endpoints, metrics, at_once)
     app = web.Application(middlewares=[shared.middleware], client_max_size=LARGEST_BODY)
-    for door in doors:
-        app.add_routes(door.routes())
+    for endpoint in endpoints:
+        app.add_routes(endpoint.routes())
     app.on_response_prepare.append(_add_headers)
     return app
 
 
 class _Shared:
-    def __init__(self, doors: Sequence[Door], metrics: Metrics, at_once: int) -> None:
-        self._doors = {route.path: door.name for door in doors for route in door.routes()}
+    def __init__(self, endpoints: Sequence[Endpoint], metrics: Metrics, at_once: int) -> None:
+        self._endpoints = {route.path: endpoint.name for endpoint in endpoints for route in endpoint.routes()}
         self._at_once = at_once
         self._running = Gauge("slipway_depot_requests_running", "Requests in flight.", registry=metrics.registry)
         self._answers = Counter(
             "slipway_depot_answers", "Responses by endpoint and status.", ["door", "code"], registry=metrics.registry
         )
-        self._under_way, self._of_address = 0, Counts[str]()
+        self._in_flight, self._of_address = 0, Counts[str]()
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         resource = request.match_info.route.resource
-        door = self._doors.get(resource.canonical, "none") if resource else "none"
+        endpoint = self._endpoints.get(resource.canonical, "none") if resource else "none"
         address = request.remote or ""
         self._count(address, 1)
         status = CLIENT_CLOSED_REQUEST
         try:
-            response = await self._answered(request, handler)
+            response = await self._answer(request, handler)
             status = response.status
         finally:
             self._count(address, -1)
-            self._answers.labels(door, str(status)).inc()
+            self._answers.labels(endpoint, str(status)).inc()
         return response
 
-    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            if self._under_way > self._at_once:
+            if self._in_flight > self._at_once:
                 raise busy("too many requests are being answered")
             if self._of_address[request.remote or ""] > max(self._at_once // 2, 1):
                 raise busy("too many requests of this address are being answered")
@@ -118,8 +118,8 @@ class _Shared:
         self._of_address[address] += change
         if not self._of_address[address]:
             del self._of_address[address]
-        self._under_way += change
-        self._running.set(self._under_way)
+        self._in_flight += change
+        self._running.set(self._in_flight)
 
 
 def answer(refused: RefusedError) -> web.Response:

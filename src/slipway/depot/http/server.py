@@ -77,7 +77,7 @@ class Certificate:
 
 
 @asynccontextmanager
-async def served(
+async def serve(
     app: web.Application, listen: str, tls: ssl.SSLContext | None, *, connections: int
 ) -> AsyncIterator[asyncio.Server]:
     """Serves on ``listen`` (``HOST:PORT``) while the context is open. Accepts at most ``connections``, half of them

@@ -42,10 +42,10 @@ class Collector:
     async def run(self) -> None:
         """Reads the CronJob each minute until cancelled."""
         while True:
-            await self.look()
+            await self.refresh()
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Reads the CronJob once. A failure is logged, and the last value stays."""
         try:
             cron_job = await self._client.get(CRON_JOB, self._name)

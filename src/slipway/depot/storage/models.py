@@ -93,25 +93,25 @@ class Use:
 
     def __init__(self, limit: int, share: int) -> None:
         self._limit, self._share = limit, share
-        self._taken, self._abandoned, self._reported = Counter[str](), Counter[str](), Counter[str]()
+        self._used, self._abandoned, self._reported = Counter[str](), Counter[str](), Counter[str]()
 
-    def add(self, namespace: str, taken: int, reported: int, *, abandoned: bool) -> None:
+    def add(self, namespace: str, used: int, reported: int, *, abandoned: bool) -> None:
         """Adds a model. ``abandoned``: its upload is abandoned and does not count against the namespace's share."""
-        (self._abandoned if abandoned else self._taken)[namespace] += taken
+        (self._abandoned if abandoned else self._used)[namespace] += used
         self._reported[namespace] += reported
 
     def free(self) -> int:
         """Returns the free bytes of the storage."""
-        used = self._taken.total() + self._abandoned.total()
+        used = self._used.total() + self._abandoned.total()
         return self._limit - used - sum(map(self._claim, self._reported))
 
     def free_share(self, namespace: str) -> int:
         """Returns the bytes that a namespace may still use. Cluster-scoped models have no share: they can use
         everything."""
-        return self._most(namespace) - self._taken[namespace] - self._claim(namespace)
+        return self._most(namespace) - self._used[namespace] - self._claim(namespace)
 
     def _claim(self, namespace: str) -> int:
-        return max(min(self._reported[namespace], self._most(namespace) - self._taken[namespace]), 0)
+        return max(min(self._reported[namespace], self._most(namespace) - self._used[namespace]), 0)
 
     def _most(self, namespace: str) -> int:
         return self._share if namespace else self._limit
@@ -122,17 +122,17 @@ class Hold:
 
     def __init__(self, writer: str, length: int, before: Note | None) -> None:
         self.writer, self.length = writer, length
-        self.kept_note = before
+        self.previous_note = before
         """The note to keep when the right is released."""
         self.granted = False
         """Whether the storage has room for the file. An earlier note does not prove that on its own, because an author
         could copy it."""
         self.until = 0.0
-        self.lost = False
+        self.is_lost = False
 
     def check(self, now: float) -> None:
         """Raises RefusedError if another request may be writing by now."""
-        if self.lost or now > self.until - MARGIN_SECONDS:
+        if self.is_lost or now > self.until - MARGIN_SECONDS:
             raise RefusedError(409, "another client uploads this model's file")
 
 
@@ -155,7 +155,7 @@ class Models:
         return model
 
     @asynccontextmanager
-    async def held(self, claim: Claim, length: int | None, remove: Remove) -> AsyncIterator[Hold]:
+    async def acquire(self, claim: Claim, length: int | None, remove: Remove) -> AsyncIterator[Hold]:
         """Holds the right to write a file of ``length`` bytes (None: the length given before) while the context is
         open.
 
@@ -164,7 +164,7 @@ class Models:
         Raises RefusedError: 409 if another client has the right or the file is complete, 411 if no length was given,
         507 if the storage has no room.
         """
-        hold = await self._take(claim, length)
+        hold = await self._acquire(claim, length)
         renewal = asyncio.create_task(self._renew(claim, hold))  # making room may take longer than the right lasts
         try:
             if not hold.granted:
@@ -175,7 +175,7 @@ class Models:
             renewal.cancel()
             with suppress(asyncio.CancelledError):
                 await renewal
-            if not hold.lost:
+            if not hold.is_lost:
                 await self._release(claim, hold)
 
     async def announce(self, claim: Claim, digest: str) -> None:
@@ -183,14 +183,14 @@ class Models:
         patch = {"metadata": {"uid": claim.uid, "annotations": {UPLOADED: digest}}}
         await self._client.merge_patch(self._kind(claim), _key(claim), patch, field_manager=FIELD_MANAGER)
 
-    async def _take(self, claim: Claim, length: int | None) -> Hold:
+    async def _acquire(self, claim: Claim, length: int | None) -> Hold:
         for _unused in range(ATTEMPTS):
             model, now = await self.get(claim), self._now()
-            file_length, before = _agreed(model, note(model), length, now), proven(model, self._key)
-            kept = msgspec.structs.replace(before, writer="", until=0) if before else None
-            hold = Hold(secrets.token_hex(8), file_length, kept)
+            file_length, before = _check_length(model, note(model), length, now), proven(model, self._key)
+            previous = msgspec.structs.replace(before, writer="", until=0) if before else None
+            hold = Hold(secrets.token_hex(8), file_length, previous)
             if not self._settings.capacity_bytes or self._has_room(model, before, file_length, now):
-                hold.granted, hold.kept_note = True, self._granted(claim, file_length)
+                hold.granted, hold.previous_note = True, self._build_note(claim, file_length)
             with suppress(ConflictError):  # another client changed the model, and may be a writer
                 await self._write(claim, hold, model)
                 return hold
@@ -204,7 +204,7 @@ class Models:
         """Makes room for the new reservation if necessary. Raises RefusedError if there is none."""
         limit, rest = self._settings.capacity_bytes, []
         use = Use(limit, self._settings.share_bytes)
-        async for model in self._others(claim.uid):
+        async for model in self._iterate_others(claim.uid):
             size, place = used_bytes(model, self._key, self._now(), self._settings.copies), key(model).namespace
             is_abandoned = is_upload_abandoned(model, self._key, self._now())
             use.add(place, size, reported(model, limit), abandoned=is_abandoned)
@@ -219,20 +219,20 @@ class Models:
 
     async def release(self, remove: Remove) -> None:
         """Removes all abandoned uploads from the registry. Raises ApiError."""
-        async for model in self._others(""):
+        async for model in self._iterate_others(""):
             if is_upload_abandoned(model, self._key, self._now()):
                 await self._release_abandoned(model, remove)
 
     async def _grant(self, claim: Claim, hold: Hold) -> None:
         """Records that the storage has room."""
-        hold.granted, hold.kept_note = True, self._granted(claim, hold.length)
+        hold.granted, hold.previous_note = True, self._build_note(claim, hold.length)
         for _unused in range(ATTEMPTS):
             with suppress(ConflictError):
                 await self._renew_once(claim, hold)
                 return
         raise RefusedError(503, "the model keeps changing: retry", Retry_After="5")
 
-    async def _others(self, own: str) -> AsyncIterator[Object]:
+    async def _iterate_others(self, own: str) -> AsyncIterator[Object]:
         for kind in (self._settings.models, self._settings.cluster_models):
             async for page in self._client.pages(kind):
                 for model in page.items:
@@ -249,14 +249,14 @@ class Models:
         held = msgspec.structs.replace(noted, writer=RELEASE, until=int(self._now() + RELEASE_SECONDS))
         try:
             await self._note(claim, held, resource_version(model))
-            gone = await remove(claim)
-            await self._note(claim, None if gone else noted)
+            is_removed = await remove(claim)
+            await self._note(claim, None if is_removed else noted)
         except ApiError as error:
             log.warning("could not remove the abandoned upload of %s: %s", place, describe_error(error))
             return False
-        if gone:
+        if is_removed:
             log.info("removed the abandoned upload of %s from the registry", place)
-        return gone
+        return is_removed
 
     async def _renew(self, claim: Claim, hold: Hold) -> None:
         while True:
@@ -264,7 +264,7 @@ class Models:
             try:
                 await self._renew_once(claim, hold)
             except RefusedError:
-                hold.lost = True
+                hold.is_lost = True
                 return
             except ApiError as error:
                 log.warning("could not renew the right to upload %s: %s", _key(claim), describe_error(error))
@@ -279,10 +279,10 @@ class Models:
 
     async def _write(self, claim: Claim, hold: Hold, model: Object) -> None:
         until = self._now() + HOLD_SECONDS
-        noted = self._granted(claim, hold.length)
+        noted = self._build_note(claim, hold.length)
         if not hold.granted:
-            shown = request_proof(self._key, claim.uid, hold.length, int(until))
-            noted = msgspec.structs.replace(noted, proof=shown)
+            request = request_proof(self._key, claim.uid, hold.length, int(until))
+            noted = msgspec.structs.replace(noted, proof=request)
         noted = msgspec.structs.replace(noted, writer=hold.writer, until=int(until))
         await self._note(claim, noted, resource_version(model))
         hold.until = until
@@ -296,7 +296,7 @@ class Models:
                 if noted is None or noted.writer != hold.writer:
                     return
                 with suppress(ConflictError):
-                    await self._note(claim, hold.kept_note, resource_version(model))
+                    await self._note(claim, hold.previous_note, resource_version(model))
                     return
         except (ApiError, RefusedError) as error:
             log.warning("could not give back the right to upload %s: %s", _key(claim), describe_error(error))
@@ -311,16 +311,16 @@ class Models:
             self._kind(claim), _key(claim), {"metadata": metadata}, field_manager=FIELD_MANAGER
         )
 
-    def _granted(self, claim: Claim, length: int) -> Note:
+    def _build_note(self, claim: Claim, length: int) -> Note:
         """Returns the note of an upload that has room and no writer."""
-        shown = proof(self._key, claim.uid, length, claim.expires)
-        return Note(length=length, proof=shown, expires=claim.expires)
+        grant = proof(self._key, claim.uid, length, claim.expires)
+        return Note(length=length, proof=grant, expires=claim.expires)
 
     def _kind(self, claim: Claim) -> Kind:
         return self._settings.models if claim.namespace else self._settings.cluster_models
 
 
-def _agreed(model: Object, before: Note | None, length: int | None, now: float) -> int:
+def _check_length(model: Object, before: Note | None, length: int | None, now: float) -> int:
     """Returns the length of the file to write. Raises RefusedError if it must not be written now."""
     if uploaded(model):
         raise RefusedError(409, "the file is already uploaded")

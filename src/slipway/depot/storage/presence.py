@@ -89,11 +89,11 @@ class Presence:
 
     async def load(self) -> None:
         """Loads the artifacts that other processes reported as missing."""
-        self._missing = {one.uid: one for one in await self._listed() or () if one.vanished == one.digest}
+        self._missing = {one.uid: one for one in await self._list_artifacts() or () if one.vanished == one.digest}
 
     async def check(self) -> None:
         """Checks all artifacts. Nothing changes if the cluster or the registry does not answer."""
-        listed = await self._listed()
+        listed = await self._list_artifacts()
         if listed is None:
             return
         uids = {one.uid for one in listed}
@@ -104,7 +104,7 @@ class Presence:
         """Checks missing artifacts again. Each check moves them to the end, so that all get their turn."""
         await self._check(list(self._missing.values())[:MOST_RECHECKED])
 
-    async def _listed(self) -> list[Artifact] | None:
+    async def _list_artifacts(self) -> list[Artifact] | None:
         """Returns all artifacts; None: the cluster does not answer."""
         artifact_list: list[Artifact] = []
         try:

@@ -195,7 +195,7 @@ class Registry:
         last, access = "", Access("registry", "catalog", ("*",))
         for _unused in range(MOST_PAGES):
             place = self._base.with_path("/v2/_catalog").with_query(n=str(PAGE), **({"last": last} if last else {}))
-            page = (await self._listed(place, "", _Catalog, access)).repositories
+            page = (await self._fetch_list(place, "", _Catalog, access)).repositories
             for name in page:
                 yield name
             if len(page) < PAGE or page[-1] == last:
@@ -208,7 +208,9 @@ class Registry:
         for _unused in range(MOST_PAGES):
             query = {"n": str(PAGE)} | ({"last": last} if last else {})
             try:
-                page = (await self._listed(self._at(repository, "tags/list").with_query(query), repository, _Tags)).tags
+                page = (
+                    await self._fetch_list(self._at(repository, "tags/list").with_query(query), repository, _Tags)
+                ).tags
             except MissingError:
                 return
             for tag in page or ():
@@ -234,7 +236,7 @@ class Registry:
             async with self._request("DELETE", repository, self._at(repository, f"manifests/{digest}")):
                 pass
 
-    async def _listed(self, place: URL, repository: str, type_: type[T], access: Access | None = None) -> T:
+    async def _fetch_list(self, place: URL, repository: str, type_: type[T], access: Access | None = None) -> T:
         async with self._request("GET", repository, place, access=access) as answer:
             content = await answer.content.read(LIST_BYTES + 1)
             while len(content) <= LIST_BYTES and (more := await answer.content.read(LIST_BYTES + 1 - len(content))):

@@ -32,7 +32,7 @@ PIECE_SECONDS = 30.0
 """Maximum duration of a piece."""
 LEAST_BYTES = 64 << 10
 """Minimum number of bytes in that time."""
-KEPT_BYTES = 1 << 20
+LEAST_KEPT_BYTES = 1 << 20
 """Minimum size of an interrupted piece that is kept, unless it is the end of the file."""
 CHUNK_BYTES = 128 << 10
 """Bytes to request at a time: aiohttp reads ahead twice the largest number ever requested."""
@@ -47,7 +47,7 @@ class CutError(Exception):
 class Source(Protocol):
     """The source of the bytes."""
 
-    def gone(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether the client has disconnected."""
 
     async def chunk(self, most: int) -> bytes:
@@ -62,7 +62,7 @@ class Body:
         self._back = b""
         self.remaining = request.content_length or 0
 
-    def gone(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether the client has disconnected."""
         transport = self._request.transport
         return transport is None or transport.is_closing()
@@ -163,7 +163,7 @@ class Writer:
         try:
             upload = await registry.append(repository, upload, part.chunks())
             self.received += part.size
-            if part.cut is not None and part.size < min(KEPT_BYTES, room):
+            if part.cut is not None and part.size < min(LEAST_KEPT_BYTES, room):
                 await self._cancel(upload)
                 return None, part.cut
             piece = Piece(part.digest, part.size)
@@ -181,22 +181,24 @@ class Writer:
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Retries until the registry is available again, because it may be read-only for a while during a
         collection."""
-        return await retry_while_away(ask, self._source.gone, self._patience)
+        return await retry_while_away(ask, self._source.is_disconnected, self._patience)
 
 
-async def retry_while_away(ask: Callable[[], Awaitable[T]], gone: Callable[[], bool], patience: float) -> T:
+async def retry_while_away(
+    request: Callable[[], Awaitable[T]], is_disconnected: Callable[[], bool], patience: float
+) -> T:
     """Retries until the registry is available, for up to ``patience`` seconds. Raises CutError once the client has
     disconnected."""
     end, pause = time.monotonic() + patience, FIRST_PAUSE
     while True:
         try:
-            return await ask()
+            return await request()
         except AwayError as error:
             if time.monotonic() + pause > end:
                 raise
             log.info("waiting for the registry: %s", error)
         await asyncio.sleep(pause)
-        if gone():
+        if is_disconnected():
             raise CutError("the connection broke")
         pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from slipway.artifacts.locations.huggingface import TOKEN
 from slipway.artifacts.locations.weights import Weights
-from slipway.engines.definition.flags import FlagTable, Value, given_flags, names_flag, without_effect
+from slipway.engines.definition.flags import FlagTable, Value, flag_names, names_flag, without_effect
 from slipway.engines.definition.gpus import Devices, named
 from slipway.engines.definition.log_patterns import SOMETHING, Download, LogPattern, match_log
 from slipway.engines.definition.optional_paths import Switches, disabled
@@ -214,7 +214,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
     def conflicting_settings(self, launch: Launch, settings: Sequence[str]) -> tuple[str, ...]:
         """Returns the same for flags in a file, such as ``--port=1``. Flags on the command line take precedence."""
-        own = given_flags(self.args(launch))
+        own = flag_names(self.args(launch))
         owned = {flag: values for flag, values in self.owned(launch).items() if flag not in own}
         effective = [one for one in settings if one.partition("=")[2].lower() not in UNSET]
         return conflicting_flags(effective, {**owned, **self.unreachable_by})
@@ -320,8 +320,8 @@ def conflicting_flags(args: Sequence[str], owned: Owned, *, abbreviated: bool = 
     conflicts: dict[str, None] = {}
     for position, arg in enumerate(args):
         spelled, equals, value = arg.partition("=")
-        given = value if equals else "".join(args[position + 1 : position + 2])
+        argument = value if equals else "".join(args[position + 1 : position + 2])
         flags = [one for one in owned if names_flag(spelled, one, abbreviated=abbreviated)]
-        if flags and not any(given in owned[one] for one in flags):
+        if flags and not any(argument in owned[one] for one in flags):
             conflicts[spelled] = None
     return tuple(conflicts)

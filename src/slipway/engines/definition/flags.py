@@ -46,7 +46,7 @@ def arguments(table: FlagTable, settings: Mapping[str, Value], extra: Sequence[s
     """Returns the flags for these settings, in the table's order."""
     ineffective = without_effect(table, settings, extra, gpus)
     rows = (row for row in table if row.name in settings and row.name not in ineffective)
-    return tuple(word for row in rows for word in _words(row, settings[row.name]))
+    return tuple(word for row in rows for word in _to_arguments(row, settings[row.name]))
 
 
 def without_effect(
@@ -54,27 +54,27 @@ def without_effect(
 ) -> dict[str, str]:
     """Returns setting -> reason for all settings without effect. ``field``: the spec's field with the user's
     arguments."""
-    rows, given = {row.name: row for row in table}, given_flags(extra)
+    rows, flags = {row.name: row for row in table}, flag_names(extra)
     reasons = {}
     for name in settings:
         row = rows.get(name)
-        why = UNSUPPORTED_SETTING if row is None else _why(row, settings, given, gpus, field)
+        why = UNSUPPORTED_SETTING if row is None else _reason(row, settings, flags, gpus, field)
         if why:
             reasons[name] = why
     return reasons
 
 
-def _why(row: FlagSpec, settings: Mapping[str, Value], given: frozenset[str], gpus: int, field: str) -> str:
+def _reason(row: FlagSpec, settings: Mapping[str, Value], flags: frozenset[str], gpus: int, field: str) -> str:
     if row.gpu and not gpus:
         return NO_GPU
     if row.needs and row.needs not in settings:
         return f"it needs a {row.needs.replace('_', ' ')}"
     own = () if row.repeats else (row.flag, *row.short)
-    taken = next((flag for flag in (*own, *row.unless) if flag in given), "")
-    return f"{field} has {taken}" if taken else ""
+    conflict = next((flag for flag in (*own, *row.unless) if flag in flags), "")
+    return f"{field} has {conflict}" if conflict else ""
 
 
-def _words(row: FlagSpec, value: Value) -> tuple[str, ...]:
+def _to_arguments(row: FlagSpec, value: Value) -> tuple[str, ...]:
     if not row.flag:
         return ()
     if isinstance(value, bool):
@@ -86,7 +86,7 @@ def _words(row: FlagSpec, value: Value) -> tuple[str, ...]:
     return (row.flag, str(value))
 
 
-def given_flags(args: Sequence[str]) -> frozenset[str]:
+def flag_names(args: Sequence[str]) -> frozenset[str]:
     """Returns the flags in arguments, with underscores in long flags replaced by hyphens."""
     spelled = (arg.partition("=")[0] for arg in args if arg.startswith("-"))
     return frozenset(flag.replace("_", "-") if flag.startswith("--") else flag for flag in spelled)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.engines.definition.flags import given_flags
+from slipway.engines.definition.flags import flag_names
 from slipway.kube.objects import Object
 from slipway.serving.containers.devices import SHARED, device_resources
 
@@ -31,9 +31,9 @@ def named(container: Object, devices: Devices) -> tuple[Object, ...]:
     tag = str(container.get("image", "")).partition("@")[0].rsplit("/", 1)[-1].partition(":")[2].lower()
     name = next((name for word, name in devices.names.items() if word in re.split(r"[-_.]", tag)), "")
     number = _number(device_resources(container))
-    given = {str(one.get("name")) for one in container.get("env") or ()}
+    env_names = {str(one.get("name")) for one in container.get("env") or ()}
     words: Sequence[str] = [str(word) for word in container.get("args") or ()]
-    if not name or not 0 < number <= MOST or devices.variable in given or given_flags(words) & {*devices.flags}:
+    if not name or not 0 < number <= MOST or devices.variable in env_names or flag_names(words) & {*devices.flags}:
         return ()
     return ({"name": devices.variable, "value": ",".join(f"{name}{index}" for index in range(number))},)
 

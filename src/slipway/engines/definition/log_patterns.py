@@ -95,7 +95,7 @@ def match_log(log: str, patterns: Iterable[LogPattern], download: Download = SOM
     return None
 
 
-def _failure(row: LogPattern, match: re.Match[str], shown: str, download: Download) -> Failure:
+def _failure(row: LogPattern, match: re.Match[str], excerpt: str, download: Download) -> Failure:
     groups, named = match.groupdict(), bool(download.repository)
     meaning = row.meaning.format(
         repository=f" {download.repository}" * named,
@@ -107,12 +107,12 @@ def _failure(row: LogPattern, match: re.Match[str], shown: str, download: Downlo
     if groups.get("value"):
         return Failure(row.reason, f"{meaning}: {groups['value'][: spelling.CHARACTERS]!a}. Fix or remove it.")
     if groups.get("status") is None:
-        return Failure(row.reason, meaning, shown, passing=row.passing)
+        return Failure(row.reason, meaning, excerpt, passing=row.passing)
     status = int(groups["status"])
     return Failure(
         row.reason,
         f"{meaning}: {huggingface.explain_status(status)}",
-        "" if named else shown,
+        "" if named else excerpt,
         passing=huggingface.passes(status),
     )
 

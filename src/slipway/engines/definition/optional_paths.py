@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from slipway.engines.definition.flags import given_flags
+from slipway.engines.definition.flags import flag_names
 from slipway.serving.pods.server import Container
 
 
@@ -19,7 +19,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
     def enable(self, container: Container) -> bool:
         """Whether the container may have one of them. Variables from a Secret or ConfigMap may be anything."""
         names = {str(variable.get("name")) for variable in container.env}
-        return bool(container.env_from or self.flags & given_flags(container.args) or self.variables & names)
+        return bool(container.env_from or self.flags & flag_names(container.args) or self.variables & names)
 
 
 def disabled(container: Container, optional: Mapping[str, Switches]) -> frozenset[str]:

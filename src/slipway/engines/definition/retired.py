@@ -42,25 +42,25 @@ class Renewal(msgspec.Struct, frozen=True):
 def renewed(args: Sequence[str], table: Sequence[Retired], *, abbreviated: bool = False) -> Renewal:
     """Returns ``args`` without retired flags. ``abbreviated``: whether the engine accepts abbreviated flags, as
     argparse does."""
-    kept: list[str] = []
+    remaining: list[str] = []
     changes: dict[str, str] = {}
     place = 0
     while place < len(args):
         row = _row(args[place], table, abbreviated=abbreviated)
         if row is None:
-            kept.append(args[place])
+            remaining.append(args[place])
             place += 1
             continue
         value, following = _value(row, args, place)
         now = _successor(row, value)
         if now is None:
-            kept.extend(args[place:following])
+            remaining.extend(args[place:following])
         else:
-            kept.extend(now)
-            written = args[place].partition("=")[0]
-            changes[written] = f"replaced by {' '.join(now)}" if now else "left out"
+            remaining.extend(now)
+            spelled = args[place].partition("=")[0]
+            changes[spelled] = f"replaced by {' '.join(now)}" if now else "left out"
         place = following
-    return Renewal(tuple(kept), changes)
+    return Renewal(tuple(remaining), changes)
 
 
 def sentence(changes: Mapping[str, str], field: str) -> str:

@@ -73,21 +73,21 @@ def _is_switch(flag: str) -> Retired:
     return Retired(flag, "boolean", by_value={OFF: (off,), ON: (flag,)})
 
 
-def _gone(takes: str, flags: str) -> Iterable[Retired]:
+def _removed_flags(takes: str, flags: str) -> Iterable[Retired]:
     return (Retired(flag, "value" if takes == "value" else "nothing") for flag in flags.split())
 
 
 VLLM = (
     Retired("--disable-log-requests"),
     *(_is_switch(flag) for flag in SWITCHES),
-    *_gone(
+    *_removed_flags(
         "nothing",
         "--calculate-kv-scales --disable-async-output-proc --disable-frontend-multiprocessing --enable-lora-bias"
         " --enable-prompt-adapter --enable-reasoning --engine-use-ray --expand-tools-even-if-tool-choice-none"
         " --guided-decoding-disable-additional-properties --guided-decoding-disable-any-whitespace"
         " --guided-decoding-disable-fallback --speculative-disable-mqa-scorer",
     ),
-    *_gone(
+    *_removed_flags(
         "value",
         "--device --eplb-step-interval --eplb-window-size --image-feature-size --image-input-shape"
         " --image-input-type --image-token-id --logits-processor-pattern --long-lora-scaling-factors"
@@ -151,11 +151,11 @@ VLLM = (
 their replacement needs values of the model that a manifest does not have."""
 
 LLAMACPP = (
-    *_gone(
+    *_removed_flags(
         "nothing",
         "--dump-kv-cache -dkvc --log-enable --low-vram --memory-f32 --mlock --mmap --no-mul-mat-q -nommq --penalize-nl",
     ),
-    *_gone(
+    *_removed_flags(
         "value",
         "--ctx-size-draft -cd --grp-attn-n -gan --grp-attn-w -gaw --log-format --lora-base --system-prompt"
         " --system-prompt-file -spf",
@@ -169,7 +169,7 @@ LLAMACPP = (
 """According to the parser of the build that the tests run."""
 
 SGLANG = (
-    *_gone(
+    *_removed_flags(
         "nothing",
         "--disable-disk-cache --disable-jump-forward --disable-mla --disable-nan-detection --disable-penalizer"
         " --disable-regex-jump-forward --efficient-weight-load --enable-ep-moe --enable-mla --enable-overlap-schedule"

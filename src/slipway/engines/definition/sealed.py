@@ -51,9 +51,9 @@ def seals_in(
 def cleared(env: Iterable[Object], env_from: Sequence[Object], names: Sequence[str]) -> tuple[Object, ...]:
     """Returns empty variables for a container that takes variables from Secrets or ConfigMaps: their content is not
     known, and the container's own variables take precedence."""
-    given = {str(one.get("name")) for one in env}
-    return tuple({"name": name, "value": ""} for name in names if name not in given) if env_from else ()
+    env_names = {str(one.get("name")) for one in env}
+    return tuple({"name": name, "value": ""} for name in names if name not in env_names) if env_from else ()
 
 
-def _entries(given: object) -> list[Object]:
-    return [one for one in given if isinstance(one, dict)] if isinstance(given, list | tuple) else []
+def _entries(value: object) -> list[Object]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []

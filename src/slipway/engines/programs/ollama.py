@@ -39,8 +39,8 @@ def _start(launch: Launch) -> tuple[str, ...]:
     if "generate" in launch.tasks:
         steps.append(f"{PROGRAM} run {name} hi")
     script = " && ".join(steps)
-    kept = rf"2>&1 | tail -c 1000 | tr -cd '\11\12\40-\176' > {LAST_WORDS} && : > {LAST_WORDS}"
-    return ("bash", "-c", f"set -o pipefail; {{ {script}; }} {kept}")
+    log = rf"2>&1 | tail -c 1000 | tr -cd '\11\12\40-\176' > {LAST_WORDS} && : > {LAST_WORDS}"
+    return ("bash", "-c", f"set -o pipefail; {{ {script}; }} {log}")
 
 
 def _own_name(launch: Launch) -> str:

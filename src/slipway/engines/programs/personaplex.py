@@ -6,7 +6,7 @@ from __future__ import annotations
 from slipway.artifacts.locations.huggingface import environment
 from slipway.artifacts.locations.weights import HubRepository, describe_weights
 from slipway.engines.definition.engine import Engine, Launch, tcp_probes
-from slipway.engines.definition.flags import FlagSpec, FlagTable, arguments, given_flags
+from slipway.engines.definition.flags import FlagSpec, FlagTable, arguments, flag_names
 from slipway.engines.definition.python import model_of, revision_of
 
 FLAGS: FlagTable = (
@@ -19,7 +19,7 @@ def _args(launch: Launch) -> tuple[str, ...]:
     """Returns the arguments. The engine listens on every address regardless of ``--host``. It only accepts a repository
     as weights; otherwise it uses its default."""
     weights = launch.weights
-    named = isinstance(weights, HubRepository) and "--hf-repo" not in given_flags(launch.extra_args)
+    named = isinstance(weights, HubRepository) and "--hf-repo" not in flag_names(launch.extra_args)
     if named and revision_of(weights):
         raise ValueError(f"PersonaPlex does not support the revision in {describe_weights(weights)}: remove it")
     model = ("--hf-repo", model_of(weights)) if named else ()

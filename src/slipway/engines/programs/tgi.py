@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slipway.artifacts.locations.huggingface import environment
 from slipway.engines.definition.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
-from slipway.engines.definition.flags import FlagSpec, FlagTable, Value, arguments, given_flags
+from slipway.engines.definition.flags import FlagSpec, FlagTable, Value, arguments, flag_names
 from slipway.engines.definition.python import adapter_pairs, model_of, revision_of
 from slipway.engines.definition.sealed import Seals
 
@@ -19,9 +19,9 @@ FLAGS: FlagTable = (
 
 
 def _args(launch: Launch) -> tuple[str, ...]:
-    given = given_flags(launch.extra_args)
-    model = () if MODEL_ID in given else (MODEL_ID, model_of(launch.weights), *revision_of(launch.weights))
-    place = () if "--hostname" in given else ("--hostname", launch.bind)
+    flags = flag_names(launch.extra_args)
+    model = () if MODEL_ID in flags else (MODEL_ID, model_of(launch.weights), *revision_of(launch.weights))
+    place = () if "--hostname" in flags else ("--hostname", launch.bind)
     shards: dict[str, Value] = {"shards": launch.gpus} if launch.gpus > 1 else {}
     settings = arguments(FLAGS, {**launch.settings, **shards}, launch.extra_args, launch.gpus)
     return (*model, *place, "--port", str(launch.port), *settings, *launch.extra_args)

@@ -30,7 +30,7 @@ MOST_COUNTED = 256
 """Maximum number of Services in one request for counts."""
 TABLE_SECONDS = 30.0
 """How long requests for the model list wait for the first table."""
-BAD_REQUEST, BROKEN = 400, 500
+BAD_REQUEST, INTERNAL_ERROR = 400, 500
 HEADER_BYTES = 65536
 """Maximum length of a header line: more than HAProxy accepts, so the framework's parser never rejects a request."""
 log = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ async def format_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return _error_response(error_response or errors.ErrorResponse(error.status, f"{error.reason}."))
     except Exception:
         log.exception("Cannot answer %s %s", request.method, request.path[:200])
-        return _error_response(next(one for one in errors.BY_STATUS if one.status == BROKEN))
+        return _error_response(next(one for one in errors.BY_STATUS if one.status == INTERNAL_ERROR))
 
 
 def wait_for_table(ready: asyncio.Event) -> Middleware:

@@ -9,7 +9,7 @@ from slipway.gateway.routing.table import RoutingTable
 
 _MOST_REMEMBERED = 1000
 """IDs of one namespace that are remembered while no Service has them. The limit is separate for each namespace."""
-_MOST_LOST = 10_000
+_MOST_LOSERS = 10_000
 _MOST_NAMED = 3
 """IDs listed in a message."""
 
@@ -53,7 +53,7 @@ class Handovers:
 
     def __init__(self) -> None:
         self._last: dict[str, Holder] = {}
-        self._lost: dict[str, Holder] = {}
+        self._losers: dict[str, Holder] = {}
         """The last reported loser of each ID."""
 
     def observe(self, table: RoutingTable, uids: Mapping[str, str]) -> list[Handover]:
@@ -62,39 +62,39 @@ class Handovers:
             name: Holder(backend.namespace, backend.service, uids.get(name, ""))
             for name, backend in table.backends.items()
         }
-        moved: dict[tuple[Holder, Holder], list[str]] = {}
+        changes: dict[tuple[Holder, Holder], list[str]] = {}
         for model, name in table.models.items():
             before, now = self._last.pop(model, None), holders[name]
             if model not in table.aliases:
                 self._last[model] = now
             if before is not None and before.key != now.key:
                 loser = holders.get(f"{before.namespace}:{before.service}", before)
-                moved.setdefault((loser, now), []).append(model)
-                self._lost[model] = loser
+                changes.setdefault((loser, now), []).append(model)
+                self._losers[model] = loser
         for model, loser, winner in self._find_recreated(table, holders):
-            moved.setdefault((loser, winner), []).append(model)
-            self._lost[model] = loser
+            changes.setdefault((loser, winner), []).append(model)
+            self._losers[model] = loser
         self._trim(table)
-        return [Handover(loser, winner, tuple(models)) for (loser, winner), models in moved.items()]
+        return [Handover(loser, winner, tuple(models)) for (loser, winner), models in changes.items()]
 
     def _find_recreated(self, table: RoutingTable, holders: Mapping[str, Holder]) -> list[tuple[str, Holder, Holder]]:
         """Returns ID, loser and winner for each reported loser that has been recreated and claims its ID again."""
         claims = []
-        for model, loser in list(self._lost.items()):
+        for model, loser in list(self._losers.items()):
             name, winner = f"{loser.namespace}:{loser.service}", table.models.get(model)
             if winner == name:
-                del self._lost[model]
+                del self._losers[model]
             elif winner and name in holders and holders[name] != loser and model in table.backends[name].route.models:
                 claims.append((model, holders[name], holders[winner]))
         return claims
 
     def _trim(self, table: RoutingTable) -> None:
-        away: dict[str, list[str]] = {}
+        unrouted: dict[str, list[str]] = {}
         for model, holder in self._last.items():
             if model not in table.models:
-                away.setdefault(holder.namespace, []).append(model)
-        for models in away.values():
+                unrouted.setdefault(holder.namespace, []).append(model)
+        for models in unrouted.values():
             for model in models[: max(0, len(models) - _MOST_REMEMBERED)]:
                 del self._last[model]
-        for model in list(self._lost)[: max(0, len(self._lost) - _MOST_LOST)]:
-            del self._lost[model]
+        for model in list(self._losers)[: max(0, len(self._losers) - _MOST_LOSERS)]:
+            del self._losers[model]

@@ -106,9 +106,9 @@ class Outliers:
 
     def filter(self, table: RoutingTable) -> RoutingTable:
         """Returns the table without endpoints that are passed over. Forgets removed backends and endpoints."""
-        for gone in self._records.keys() - table.backends.keys():
-            del self._records[gone]
-            self._answered.pop(gone, None)
+        for removed in self._records.keys() - table.backends.keys():
+            del self._records[removed]
+            self._answered.pop(removed, None)
         if not self.count_passed_over():
             return table
         return table._replace(
@@ -123,17 +123,17 @@ class Outliers:
     def _without_passed_over(self, backend: Backend) -> Backend:
         records = self._records.get(backend.name, {})
         names = {endpoint: server_name(endpoint) for endpoint in backend.endpoints}
-        for gone in records.keys() - names.values():
-            del records[gone]
-        kept = tuple(
+        for removed in records.keys() - names.values():
+            del records[removed]
+        endpoints = tuple(
             endpoint for endpoint, name in names.items() if name not in records or not records[name].is_passed_over
         )
-        return backend._replace(endpoints=kept or backend.endpoints)
+        return backend._replace(endpoints=endpoints or backend.endpoints)
 
     def _judge(self, now: float, backend: str, counts: Mapping[str, Count]) -> list[Verdict]:
         records = self._records.setdefault(backend, {})
-        for gone in [name for name, one in records.items() if name not in counts and not one.is_remembered(now)]:
-            del records[gone]
+        for removed in [name for name, one in records.items() if name not in counts and not one.is_remembered(now)]:
+            del records[removed]
         for name, count in counts.items():
             self._update(now, backend, records.setdefault(name, _Record(count)), count)
         passed_over = sum(one.is_passed_over for one in records.values())

@@ -174,7 +174,7 @@ class TableBuilder:
     def _parse_services(
         self, services: Sequence[Object], rules: Rules, faults: dict[tuple[str, str], list[str]]
     ) -> list[RoutedService]:
-        self._routes.keep(services)
+        self._routes.forget_others(services)
         routed = []
         for obj in services:
             namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
@@ -239,7 +239,7 @@ def _weight(service: RoutedService) -> int:
 def _limit_namespaces(routed: Iterable[RoutedService], faults: dict[tuple[str, str], list[str]]) -> list[RoutedService]:
     """Returns the Services that fit in the limit of their namespace, oldest first, so that a new one displaces none."""
     used: dict[str, int] = {}
-    kept = []
+    accepted = []
     for service in by_age(routed):
         weight = used.get(service.namespace, 0) + _weight(service)
         if weight > MOST_OF_NAMESPACE:
@@ -247,8 +247,8 @@ def _limit_namespaces(routed: Iterable[RoutedService], faults: dict[tuple[str, s
             _add_fault(faults, service, f"not served: {text} for one namespace. Remove unused routes")
             continue
         used[service.namespace] = weight
-        kept.append(service)
-    return kept
+        accepted.append(service)
+    return accepted
 
 
 def find_lost_ids(table: RoutingTable) -> list[Fault]:

@@ -156,7 +156,7 @@ def hop_server(run: str, socket: str) -> str:
     return f"unix@{run}/{socket} pool-max-conn 0 send-proxy-v2"
 
 
-def refuse_crowded(settings: Settings, turned: str | None = None) -> str:
+def refuse_crowded(settings: Settings, acl: str | None = None) -> str:
     """Returns a hop's rules that refuse requests of an address with too many requests, before their body is read.
 
     The errors need txn.kind and txn.id. `turned`: condition of requests from the backend ``turns``. Empty: all requests
@@ -168,10 +168,10 @@ def refuse_crowded(settings: Settings, turned: str | None = None) -> str:
     if _buffers_are_scarce(settings):
         crowded.append(f"{{ sc_conn_cur({_STREAM}) gt {address_limit(settings)} }}")
     rules = []
-    if turned is not None:
-        turns = " || ".join(f"{one} {turned}".rstrip() for one in crowded)
+    if acl is not None:
+        turns = " || ".join(f"{one} {acl}".rstrip() for one in crowded)
         rules.append(f"{errors.return_rule(errors.CROWDED_HOP, REFUSED)} if {turns}")
-    if turned != "":
+    if acl != "":
         rules.append(f"{errors.return_rule(errors.CROWDED_HOP)} if {' || '.join(crowded)}")
     return "\n".join(f"    http-request {rule}" for rule in rules)
 

@@ -58,7 +58,7 @@ def rules(run: str) -> str:
 def sections(settings: Settings, last_rules: str) -> str:
     """Returns the sections of the hop. `last_rules`: rules for every request to a model."""
     run = settings.run_directory
-    turned = f"{{ req.fhdr({fallback_server.NEXT}) -m found }}"
+    is_next = f"{{ req.fhdr({fallback_server.NEXT}) -m found }}"
     return f"""\
 # Requests whose body changes, or whose answer must begin in time. They pass the filter and return to this process.
 backend rewrite from base
@@ -72,7 +72,7 @@ frontend again from base
 {connections.hop_listener(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
     http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
-{connections.refuse_crowded(settings, turned)}
+{connections.refuse_crowded(settings, is_next)}
     http-request set-var(txn.be) req.fhdr({_BACKEND_HEADER})
     http-request del-header {_BACKEND_HEADER}
     http-request del-header connection

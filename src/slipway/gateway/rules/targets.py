@@ -132,12 +132,12 @@ def rules(run: str, lacks: str) -> str:
     `lacks`: condition of requests whose engine does not serve the path. Lua checks each of several targets.
     """
     shared, other = f"{{ var(txn.targets) -m beg {_SHARES} }}", "var(txn.targets),field(3,&)"
-    drawn = f"{{ var(txn.targets),field(2,&),sub({_SEQUENCE}) gt 0 }}"
+    is_drawn = f"{{ var(txn.targets),field(2,&),sub({_SEQUENCE}) gt 0 }}"
     takes = f"{{ {other},lua.servers -m int gt 0 }} !{{ {other},map_str({run}/hold.map) -m found }}"
     return f"""\
     http-request set-var(txn.targets) var(txn.be),map_str({run}/{TARGETS_MAP})
     http-request set-var({_SEQUENCE}) var({_SEQUENCE}),add({_STEP}),mod({_LENGTH}) if {shared}
-    http-request set-var(txn.be) {other} if {shared} {drawn} {takes}
+    http-request set-var(txn.be) {other} if {shared} {is_drawn} {takes}
     http-request lua.choose_target if {{ var(txn.targets) -m found }} !{shared}
     http-request lua.unsupported_endpoint if !{{ var(txn.targets) -m found }} {{ {lacks} }} || {shared} {{ {lacks} }}
     http-request lua.unsupported_endpoint if {{ var(txn.unserved) -m found }}"""

@@ -96,7 +96,7 @@ class Gateways:
         They have reserved them, or do not respond and are assumed to use their equal part. `index`: 0 for a limit per
         minute, 1 for a limit per day.
         """
-        taken = 0
+        total = 0
         for address in self.addresses:
             peer = self.peers.get(address)
             record = peer.records.get(holder) if peer else None
@@ -106,8 +106,8 @@ class Gateways:
             elif not peer.fresh:
                 used = peer.used_last_minute(now, holder) if index == 0 else days.used_by(peer.instance, holder)
                 reserved = max(reserved, self.equal_part(limit, address) - used.requests)
-            taken += reserved
-        return taken
+            total += reserved
+        return total
 
     def instances_with(self, holder: str, quality: str) -> set[str]:
         """Returns the instances where a holder's requests wait (`waiting`), or recently arrived (`eager`)."""

@@ -60,7 +60,7 @@ class OwnUse:
         """HAProxy's last reported number of requests."""
         self.until = (0, 0)
         """Numbers up to which HAProxy may accept requests, for the limits per minute and per day."""
-        self.sent: Grant | None = None
+        self.last_grant: Grant | None = None
         """The grant that HAProxy has confirmed."""
         self.active = 0.0
         """Time of the last request."""
@@ -77,7 +77,7 @@ class OwnUse:
 
     def reset_entry(self, birth: str) -> None:
         """Resets the state of HAProxy's entry: it has a new one, or none (empty `birth`)."""
-        self.birth, self.requests, self.sent, self.eager = birth, 0, None, False
+        self.birth, self.requests, self.last_grant, self.eager = birth, 0, None, False
         self.until = self.planned = (0, 0)
 
     @property

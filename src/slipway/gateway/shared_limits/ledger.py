@@ -213,8 +213,8 @@ class Ledger:
         more = len(keys) > len(page)
         records = tuple(self._build_record(now, *key) for key, _unused in page)
         version = page[-1][1] if more else self.version
-        kept = address in self._silent_addresses and not self.gateways.is_fresh(address)
-        acknowledged = None if kept else self._confirmed_versions.get(asker, 0)
+        is_silent = address in self._silent_addresses and not self.gateways.is_fresh(address)
+        acknowledged = None if is_silent else self._confirmed_versions.get(asker, 0)
         return Report(self.instance, self.epoch, self.days.day, version, acknowledged, more, records)
 
     def _build_record(self, now: float, instance: str, holder: str) -> Record:
@@ -280,7 +280,7 @@ class Ledger:
             if own is None or not own.birth or limits is None:
                 continue
             grant = self._grant(now, day_ends, holder, own, limits)
-            if grant != own.sent:
+            if grant != own.last_grant:
                 changed.append((own, HolderGrant(holder, own.birth, grant)))
         for own, granted in changed:
             self._promise(own, granted)
@@ -291,13 +291,13 @@ class Ledger:
         for holder, birth, grant in granted:
             own = self.holders.get(holder)
             if own is not None and own.birth == birth:
-                own.sent = grant
+                own.last_grant = grant
                 self._reserve(holder, own, grant.until)
         self._confirmed_versions = self._pending_versions
 
     def _promise(self, own: OwnUse, granted: HolderGrant) -> None:
         until = granted.grant.until
-        own.sent = None
+        own.last_grant = None
         self._reserve(granted.holder, own, (max(until[0], own.until[0]), max(until[1], own.until[1])))
 
     def _reserve(self, holder: str, own: OwnUse, until: tuple[int, int]) -> None:

@@ -300,17 +300,19 @@ def _trim_service(service: Object) -> Object:
     A list or text that is too long keeps enough to be recognized as too long.
     """
     metadata = service["metadata"]
-    kept = {
+    metadata_left = {
         k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion", "creationTimestamp") if k in metadata
     }
     annotation = (metadata.get("annotations") or {}).get(ROUTE)
-    kept["annotations"] = {ROUTE: bounded(annotation)} if annotation is not None else {}
+    metadata_left["annotations"] = {ROUTE: bounded(annotation)} if annotation is not None else {}
     unready = (metadata.get("annotations") or {}).get(UNREADY, "")
     if 0 < len(unready) <= MOST_BYTES:
-        kept["annotations"][UNREADY] = unready
-    kept["ownerReferences"] = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")][:1]
+        metadata_left["annotations"][UNREADY] = unready
+    metadata_left["ownerReferences"] = [
+        owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")
+    ][:1]
     ports = ((service.get("spec") or {}).get("ports") or [])[: MOST_PORTS + 1]
-    return {"metadata": kept, "spec": {"ports": [{"name": port.get("name", "")} for port in ports]}}
+    return {"metadata": metadata_left, "spec": {"ports": [{"name": port.get("name", "")} for port in ports]}}
 
 
 def pod_hosts(piece: Object) -> dict[str, bool]:
@@ -327,8 +329,8 @@ def pod_hosts(piece: Object) -> dict[str, bool]:
 def _trim_slice(piece: Object) -> Object:
     """Returns the fields of an EndpointSlice that the table needs."""
     metadata = piece["metadata"]
-    kept = {k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion") if k in metadata}
-    kept["labels"] = {SERVICE_NAME: (metadata.get("labels") or {}).get(SERVICE_NAME, "")}
+    metadata_left = {k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion") if k in metadata}
+    metadata_left["labels"] = {SERVICE_NAME: (metadata.get("labels") or {}).get(SERVICE_NAME, "")}
     endpoints = [
         {
             "addresses": (endpoint.get("addresses") or [])[:1],
@@ -338,7 +340,7 @@ def _trim_slice(piece: Object) -> Object:
         for endpoint in piece.get("endpoints") or ()
     ]
     return {
-        "metadata": kept,
+        "metadata": metadata_left,
         "addressType": piece.get("addressType", "IPv4"),
         "ports": piece.get("ports") or [],
         "endpoints": endpoints,

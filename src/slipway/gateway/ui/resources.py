@@ -90,8 +90,8 @@ class Resources:
 def trim(obj: Object) -> Object:
     """Returns the parts of a resource that are kept: identity, replicas, devices, progress and conditions."""
     metadata = obj["metadata"]
-    kept = ("namespace", "name", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
-    trimmed: Object = {"metadata": {field: metadata[field] for field in kept if field in metadata}}
+    fields = ("namespace", "name", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+    trimmed: Object = {"metadata": {field: metadata[field] for field in fields if field in metadata}}
     spec, status = _mapping(obj.get("spec")), _mapping(obj.get("status"))
     if isinstance(spec.get("replicas"), int):
         trimmed["spec"] = {"replicas": spec["replicas"]}

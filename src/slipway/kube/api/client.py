@@ -290,8 +290,8 @@ def _accept(kind: Kind) -> str:
 @lru_cache(maxsize=64)
 def _query(parameters: tuple[tuple[str, str], ...]) -> str:
     """Returns the query string. It is cached, because nearly all requests use one of a few."""
-    given = urlencode([(name, value) for name, value in parameters if value])
-    return f"?{given}" if given else ""
+    query = urlencode([(name, value) for name, value in parameters if value])
+    return f"?{query}" if query else ""
 
 
 def _no_answer(what: str, error: Exception) -> ConnectionFailedError | RequestTimeoutError:

@@ -59,8 +59,8 @@ def salvage_event(line: bytes) -> tuple[str, Object]:
 
 def identity(metadata: Any) -> Object:
     """Returns an object with only the IDENTITY fields of ``metadata`` that are strings."""
-    given = metadata if isinstance(metadata, dict) else {}
-    return {"metadata": {name: given[name] for name in IDENTITY if isinstance(given.get(name), str)}}
+    fields = metadata if isinstance(metadata, dict) else {}
+    return {"metadata": {name: fields[name] for name in IDENTITY if isinstance(fields.get(name), str)}}
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -114,12 +114,12 @@ def _members(text: bytes) -> Iterator[tuple[str, bytes]]:
                     yield name, value
                 return
         elif depth == 1 and mark == b":":
-            name, start = _named(text[start : token.start()]), token.end()
+            name, start = _decode_name(text[start : token.start()]), token.end()
         elif depth == 1 and mark == b",":
             yield name, text[start : token.start()]
             name, start = "", token.end()
     raise DecodingError("it is truncated, or is neither an object nor an array")
 
 
-def _named(text: bytes) -> str:
+def _decode_name(text: bytes) -> str:
     return decode_json(text.strip(), str, most=_NAME_BYTES)

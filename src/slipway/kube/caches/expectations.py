@@ -22,7 +22,7 @@ _OWNERS = 10_000
 class _Expected(NamedTuple):
     informer: Informer
     name: Key
-    seen: Callable[[], bool]
+    is_observed: Callable[[], bool]
 
 
 class Expectations:
@@ -36,7 +36,7 @@ class Expectations:
         version = version_number(resource_version(obj))
         store, name, identity = informer.store, key(obj), uid(obj)
 
-        def seen() -> bool:
+        def is_observed() -> bool:
             if version <= store.revision(name.namespace):
                 return True
             stored = store.get(name)
@@ -44,19 +44,19 @@ class Expectations:
                 return False
             return version <= version_number(resource_version(stored))
 
-        self._note(owner, _Expected(informer, name, seen))
+        self._note(owner, _Expected(informer, name, is_observed))
 
     def deleted(self, owner: str, informer: Informer, obj: Object) -> None:
         """Records a deletion. ``obj`` is the object in the store when its deletion was requested."""
         store, name, identity = informer.store, key(obj), uid(obj)
 
-        def seen() -> bool:
+        def is_observed() -> bool:
             stored = store.get(name)
             return stored is None or uid(stored) != identity or deleting(stored)
 
-        self._note(owner, _Expected(informer, name, seen))
+        self._note(owner, _Expected(informer, name, is_observed))
 
-    async def met(self, owner: str) -> bool:
+    async def wait_until_observed(self, owner: str) -> bool:
         """Waits until the stores show everything written for ``owner``, with a direct read if necessary. Returns
         whether there was anything to wait for.
 
@@ -65,9 +65,9 @@ class Expectations:
         expected = self._expected.get(owner)
         if not expected:
             return False
-        unmet = [_meet(one) for one in expected.values() if not one.seen()]
-        if unmet:
-            await asyncio.gather(*unmet)
+        waits = [_wait_or_refresh(one) for one in expected.values() if not one.is_observed()]
+        if waits:
+            await asyncio.gather(*waits)
         self._expected.pop(owner, None)
         return True
 
@@ -79,6 +79,6 @@ class Expectations:
             self._expected.popitem(last=False)
 
 
-async def _meet(expected: _Expected) -> None:
-    if not await expected.informer.store.until(expected.seen, WAIT_SECONDS):
+async def _wait_or_refresh(expected: _Expected) -> None:
+    if not await expected.informer.store.until(expected.is_observed, WAIT_SECONDS):
         await expected.informer.refresh(expected.name)

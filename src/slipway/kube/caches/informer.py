@@ -79,7 +79,7 @@ class Informer:
         self._handlers: list[Handler] = []
         self._backoff = Backoff(0.4, 4.0)
         self._stale = 0
-        self._complaint = ""
+        self._last_error = ""
 
     @property
     def missing(self) -> bool:
@@ -87,7 +87,7 @@ class Informer:
         return self._missing
 
     @property
-    def settled(self) -> asyncio.Event:
+    def ready(self) -> asyncio.Event:
         """Set once the store is complete: after the first list, or after the response that an optional kind is
         missing."""
         return self.answered if self.optional else self.synced
@@ -109,7 +109,7 @@ class Informer:
                 version = await self._list()
                 await self._watch(version)
             except ApiError as error:
-                self._complain(error)
+                self._log_once(error)
                 self._unlisted(error)
                 await asyncio.sleep(max(self._backoff.next(), error.retry_after or 0.0))
 
@@ -120,7 +120,7 @@ class Informer:
             self._accept(await self._client.get(self.kind, name))
         except NotFoundError:
             if before is not None:
-                self._tell(self.store.drop(name, uid(before), resource_version(before)))
+                self._notify(self.store.drop(name, uid(before), resource_version(before)))
 
     async def _list(self) -> str:
         objects: list[Object] = []
@@ -137,7 +137,7 @@ class Informer:
         self._refuse_the_past(version)
         self._missing = False
         self._client.metrics.informer_lists.labels(self.kind.plural).inc()
-        self._tell(self.store.replace(objects, version, self._namespace))
+        self._notify(self.store.replace(objects, version, self._namespace))
         noted = {self._note(obj, [error]) for obj, error in faulty}
         mine = (name for name in self.store.faults.others(noted) if self._namespace in ("", name.namespace))
         self._forget([name for name in mine if self.store.get(name) is None])
@@ -152,7 +152,7 @@ class Informer:
             if self.optional and not self._missing:
                 self._tell_missing()
             self._missing = True
-            self._tell(self.store.replace((), "", self._namespace))
+            self._notify(self.store.replace((), "", self._namespace))
             self.answered.set()
             self.silent_since = 0.0
 
@@ -161,14 +161,14 @@ class Informer:
 
     def _refuse_the_past(self, version: str) -> None:
         """Raises if the list is older than the store, because acting on it would undo later changes."""
-        seen = self.store.revision(self._namespace)
-        if not 0 < version_number(version) < seen:
+        latest = self.store.revision(self._namespace)
+        if not 0 < version_number(version) < latest:
             self._stale = 0
             return
         self._stale += 1
         if self._stale >= _STALE_LISTS:
-            raise SetBackError(f"{self.kind.plural}: lists stay older than version {seen}")
-        raise ServerError(f"the list of version {version} is older than version {seen}, seen before")
+            raise SetBackError(f"{self.kind.plural}: lists stay older than version {latest}")
+        raise ServerError(f"the list of version {version} is older than version {latest}, seen before")
 
     async def _watch(self, version: str) -> None:
         """Follows changes until a new list is due. Raises an error if the server no longer knows our version or the
@@ -185,7 +185,7 @@ class Informer:
             except ApiError as error:
                 version = str(self.store.revision(self._namespace) or version)  # earlier events were processed
                 failures, retry_after = failures + 1, error.retry_after or 0.0
-                self._complain(error)
+                self._log_once(error)
             if time.monotonic() - began >= _HEALTHY_SECONDS:
                 failures = 0
                 self._backoff.reset()
@@ -200,12 +200,12 @@ class Informer:
             self.kind, since=version, namespace=self._namespace, labels=self._labels, seconds=seconds
         )
         async for event in stream:
-            self._complaint, self.silent_since = "", 0.0
+            self._last_error, self.silent_since = "", 0.0
             version = resource_version(event.object) or version
-            self._take(event)
+            self._process(event)
         return version
 
-    def _take(self, event: WatchEvent) -> None:
+    def _process(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
             self._drop(event.object)
         elif event.type != "BOOKMARK":
@@ -226,12 +226,12 @@ class Informer:
         if prepared is None:
             self._drop(obj)
         else:
-            self._tell(self.store.put(prepared))
+            self._notify(self.store.put(prepared))
 
     def _drop(self, obj: Object) -> None:
         metadata = identity(obj.get("metadata"))["metadata"]
         name = Key(metadata.get("namespace", ""), metadata.get("name", ""))
-        self._tell(self.store.drop(name, metadata.get("uid", ""), metadata.get("resourceVersion", "")))
+        self._notify(self.store.drop(name, metadata.get("uid", ""), metadata.get("resourceVersion", "")))
         self._forget([name])
 
     def _prepare(self, obj: Object) -> Object | None:
@@ -241,7 +241,7 @@ class Informer:
             obj["apiVersion"], obj["kind"] = self.kind.api_version, self.kind.kind
         return self._trim(obj)
 
-    def _tell(self, changes: Iterable[Change]) -> None:
+    def _notify(self, changes: Iterable[Change]) -> None:
         """Notifies the handlers of one change at a time. If a handler fails, the others still get the change, and its
         object is recorded as a fault."""
         for change in changes:
@@ -264,13 +264,13 @@ class Informer:
     def _forget(self, names: Collection[Key]) -> None:
         self.store.faults.forget(self._client.metrics, self.kind, names)
 
-    def _complain(self, error: ApiError) -> None:
+    def _log_once(self, error: ApiError) -> None:
         """Logs a failure once, not at every attempt. Restarting a watch is routine."""
-        complaint = f"{type(error).__name__}: {error}"
-        repeated = complaint == self._complaint or (self.optional and isinstance(error, NotFoundError))
+        description = f"{type(error).__name__}: {error}"
+        repeated = description == self._last_error or (self.optional and isinstance(error, NotFoundError))
         routine = isinstance(error, GoneError)
         level = logging.DEBUG if repeated else logging.INFO if routine else logging.WARNING
-        log.log(level, "watching %s: %s", self.kind.plural, complaint)
-        self._complaint = complaint
+        log.log(level, "watching %s: %s", self.kind.plural, description)
+        self._last_error = description
         if not isinstance(error, GoneError):  # a GoneError is a response
             self.silent_since = self.silent_since or time.time()

@@ -101,6 +101,6 @@ class _Part(Informer):
         self._refusals = self._refusals + 1 if isinstance(error, ForbiddenError) else 0
         if self._refusals == REFUSALS:
             log.warning("Cannot list %s in namespace %s; ignoring them", self.kind.plural, self._namespace)
-            self._tell(self.store.replace((), "", self._namespace))
+            self._notify(self.store.replace((), "", self._namespace))
             self.answered.set()
             self.synced.set()

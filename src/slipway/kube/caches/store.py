@@ -130,13 +130,13 @@ class Store:
             return [self._set(name, old, obj)]
         return [self._set(name, old, None), self._set(name, None, obj)]
 
-    def drop(self, name: Key, gone: str = "", version: str = "") -> list[Change]:
-        """Records that the object with the uid ``gone`` (empty: any uid) was deleted at ``version``.
+    def drop(self, name: Key, identity: str = "", version: str = "") -> list[Change]:
+        """Records that the object with the uid ``identity`` (empty: any uid) was deleted at ``version``.
 
         The event may be late: an object created later under the same name stays.
         """
         old = self._objects.get(name)
-        if old is None or (gone and uid(old) != gone and _version(old) > version_number(version)):
+        if old is None or (identity and uid(old) != identity and _version(old) > version_number(version)):
             return []
         return [self._set(name, old, None)]
 

@@ -94,7 +94,7 @@ class Controller:
     async def run(self) -> None:
         """Waits until every store is filled, then reconciles until cancelled."""
         for informer in self.informers:
-            await informer.settled.wait()
+            await informer.ready.wait()
         async with asyncio.TaskGroup() as tasks:
             for _unused in range(self._workers):
                 tasks.create_task(self._work())

@@ -111,7 +111,7 @@ class LeaderElector:
             async with asyncio.timeout(
                 min(self._renew_seconds / 2, remaining) if remaining > 0 else self._renew_seconds / 2
             ):
-                held = await self._renew() if self._lease is not None else await self._take()
+                held = await self._renew() if self._lease is not None else await self._acquire()
         except (ApiError, TimeoutError) as error:
             log.warning("Could not acquire or renew lease %s: %s", self._name, error or type(error).__name__)
             return False
@@ -124,10 +124,10 @@ class LeaderElector:
             self._lease = await self._client.replace(LEASE, self._record(self._lease or {}, self.identity))
         except (ConflictError, NotFoundError):  # another process wrote to it: check who holds it now
             self._lease = None
-            return await self._take()
+            return await self._acquire()
         return True
 
-    async def _take(self) -> bool:
+    async def _acquire(self) -> bool:
         try:
             current = await self._client.get(LEASE, self._name)
         except NotFoundError:
@@ -158,14 +158,14 @@ class LeaderElector:
         """Returns the lease to write, with the version of ``current`` as a precondition."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         before = current.get("spec") or {}
-        taken = bool(holder and before) and before.get("holderIdentity") != holder
+        is_takeover = bool(holder and before) and before.get("holderIdentity") != holder
         metadata = {"namespace": self._name.namespace, "name": self._name.name}
         spec = {
             "holderIdentity": holder,
             "leaseDurationSeconds": int(seconds or self._lease_seconds),
-            "acquireTime": now if taken else before.get("acquireTime") or now,
+            "acquireTime": now if is_takeover else before.get("acquireTime") or now,
             "renewTime": now,
-            "leaseTransitions": int(before.get("leaseTransitions") or 0) + taken,
+            "leaseTransitions": int(before.get("leaseTransitions") or 0) + is_takeover,
         }
         return {
             "apiVersion": LEASE.api_version,

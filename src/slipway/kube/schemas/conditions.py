@@ -82,8 +82,8 @@ def merge(
         fields["lastTransitionTime"] = previous["lastTransitionTime"] if same else stamp
         fields["message"] = condition.message[:LONGEST_MESSAGE]
         merged.append(fields)
-    written = {condition["type"] for condition in merged}
-    others = (name for name in before if ours is not None and name not in written and name not in ours)
+    types = {condition["type"] for condition in merged}
+    others = (name for name in before if ours is not None and name not in types and name not in ours)
     return [*merged, *(before[name] for name in others)]
 
 

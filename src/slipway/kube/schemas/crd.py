@@ -22,7 +22,7 @@ from msgspec import inspect as types
 from slipway.kube.objects import CRD, Kind, Object
 from slipway.kube.schemas.core import inlined
 
-UNKNOWN_KEPT: Object = {"x-kubernetes-preserve-unknown-fields": True}
+PRESERVES_UNKNOWN: Object = {"x-kubernetes-preserve-unknown-fields": True}
 INT_OR_STRING: Object = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
 
 UNSUPPORTED = "Not supported. It is stored without effect, and listed in the condition FieldsIgnored."
@@ -127,7 +127,7 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
             root["description"] = self.description
         spec = struct_schema(self.spec, defaults=True)
         for path, schema in self.unsupported.items():
-            _put(spec, path, {**schema, "description": UNSUPPORTED})
+            _insert(spec, path, {**schema, "description": UNSUPPORTED})
         if "required" in spec:
             root["required"] = ["spec"]
         properties: Object = {name: {"type": type_} for name, type_ in self.listing.items()}
@@ -139,7 +139,7 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
         return root
 
 
-def _put(schema: Object, path: str, field: Object) -> None:
+def _insert(schema: Object, path: str, field: Object) -> None:
     """Adds a field. Raises ValueError if it exists, or if its parent does not."""
     *places, name = path.split(".")
     for place in places:
@@ -238,8 +238,8 @@ def _default(field: types.Field) -> Any:
 
 _PLAIN: dict[type[types.Type], Object] = {
     types.BoolType: {"type": "boolean"},
-    types.AnyType: UNKNOWN_KEPT,
-    types.RawType: UNKNOWN_KEPT,
+    types.AnyType: PRESERVES_UNKNOWN,
+    types.RawType: PRESERVES_UNKNOWN,
     types.DateTimeType: {"type": "string", "format": "date-time"},
 }
 
@@ -286,7 +286,7 @@ def _union(info: types.UnionType, defaults: bool) -> Object:
 
 def _dict(info: types.DictType, defaults: bool) -> Object:
     if isinstance(info.value_type, types.AnyType):
-        return {"type": "object", **UNKNOWN_KEPT}
+        return {"type": "object", **PRESERVES_UNKNOWN}
     limits = _present(minProperties=info.min_length, maxProperties=info.max_length)
     return {"type": "object", "additionalProperties": _schema(info.value_type, defaults)} | limits
 

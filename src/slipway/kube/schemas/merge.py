@@ -52,15 +52,15 @@ def _merged(base: Any, patch: Any, schema: Object) -> Any:
 def _merged_objects(base: Object, patch: Object, schema: Object) -> Object:
     part = schema.get("$ref", "")
     schema = definition(part) if part else schema
-    given = {field: value for field, value in patch.items() if field != DIRECTIVE}
+    changes = {field: value for field, value in patch.items() if field != DIRECTIVE}
     rivals = ONE_OF.get(part, frozenset())
     if patch.get(DIRECTIVE) == REPLACE:
         base = {}
-    elif any(field in rivals and not _removes(value) for field, value in given.items()):
-        base = {field: value for field, value in base.items() if field not in rivals or field in given}
+    elif any(field in rivals and not _removes(value) for field, value in changes.items()):
+        base = {field: value for field, value in base.items() if field not in rivals or field in changes}
     fields, rest = schema.get("properties", {}), schema.get("additionalProperties")
     combined = dict(base)
-    for field, value in given.items():
+    for field, value in changes.items():
         if _removes(value):
             combined.pop(field, None)
         else:
@@ -88,9 +88,9 @@ def _merged_lists(base: Sequence[Any], patch: Sequence[Any], keys: Sequence[str]
         else:
             after[key] = _merged(after.get(key), item, schema)
             patched[key] = None
-    kept = [key for key in before if key in after and key not in patched]
+    remaining = [key for key in before if key in after and key not in patched]
     rank = {key: place for place, key in enumerate(before)}
-    return [after[key] for key in _in_order(kept, list(patched), rank)]
+    return [after[key] for key in _in_order(remaining, list(patched), rank)]
 
 
 def _key(item: Any, keys: Sequence[str], fields: Mapping[str, Object], place: int) -> ItemKey:
@@ -101,11 +101,11 @@ def _key(item: Any, keys: Sequence[str], fields: Mapping[str, Object], place: in
     return tuple(str(value) for value in values) if None not in values else ("", str(place))
 
 
-def _in_order(kept: Sequence[ItemKey], patched: Sequence[ItemKey], rank: Mapping[ItemKey, int]) -> list[ItemKey]:
+def _in_order(remaining: Sequence[ItemKey], patched: Sequence[ItemKey], rank: Mapping[ItemKey, int]) -> list[ItemKey]:
     """Returns the patch's items in their own order. An item that only the base has comes before the first patch item
     that follows it in the base, or at the end."""
     ordered: list[ItemKey] = []
-    waiting = list(reversed(kept))
+    waiting = list(reversed(remaining))
     for key in patched:
         while waiting and key in rank and rank[waiting[-1]] < rank[key]:
             ordered.append(waiting.pop())

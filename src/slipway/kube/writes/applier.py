@@ -53,7 +53,7 @@ APPLIED_FIRST = frozenset({SERVICE_ACCOUNT, ROLE})
 """Kinds that other children need first: pods refer to a ServiceAccount, a RoleBinding to a Role."""
 
 
-class _Sent(NamedTuple):
+class _LastWrite(NamedTuple):
     """The last write of one child."""
 
     uid: str
@@ -109,7 +109,7 @@ class Applier:
         self._unlisted, self._elsewhere = frozenset(unlisted), frozenset(elsewhere)
         kinds: list[Kind] = [*informers, *self._shared, *self._unlisted]
         self._builder = IntentBuilder(owner_kind, kinds, manager=manager, elsewhere=self._elsewhere, mark=mark)
-        self._sent: dict[tuple[Kind, Key], _Sent] = {}
+        self._last_writes: dict[tuple[Kind, Key], _LastWrite] = {}
         self._refusals = Refusals()
         self.write_only = WriteOnlyObjects(client, self._builder, self._refusals, field_manager=field_manager)
         for kind, informer in self._informers.items():
@@ -148,7 +148,7 @@ class Applier:
             return summarize(outcomes, first)
         steps = [self._apply(owner, intent) for intent in others]
         surplus = [(kind, child) for kind, child in self._owned(owner) if (kind, key(child)) not in intents]
-        if surplus and all(informer.settled.is_set() for informer in self._informers.values()):
+        if surplus and all(informer.ready.is_set() for informer in self._informers.values()):
             steps += [self._prune(owner, kind, child) for kind, child in surplus if not deleting(child)]
         steps += [self._remove_unlisted(owner, kind, name) for kind, name in absent]
         return summarize([*outcomes, *await run_all(steps)], [*first, *others])
@@ -216,7 +216,7 @@ class Applier:
 
     def _forget(self, kind: Kind, change: Change) -> None:
         if change.new is None:
-            self._sent.pop((kind, change.key), None)
+            self._last_writes.pop((kind, change.key), None)
             self._refusals.forget(kind, change.key)
 
     def _owned(self, owner: Object) -> list[tuple[Kind, Object]]:
@@ -254,7 +254,7 @@ class Applier:
         answer = await self._send(owner, intent, live)
         self._expectations.wrote(uid(owner), informer, answer)
         observed = digest(projection(intent.object, answer))
-        self._sent[kind, name] = _Sent(uid(answer), intent.desired, resource_version(answer), observed)
+        self._last_writes[kind, name] = _LastWrite(uid(answer), intent.desired, resource_version(answer), observed)
 
     async def _apply_unlisted(self, owner: Object, intent: Intent) -> None:
         """Applies a child of a kind that no informer lists. The object's own mark shows what was sent last."""
@@ -310,25 +310,25 @@ class Applier:
     def _unchanged(self, intent: Intent, stored: Object) -> bool:
         """Whether the store still shows the result of the last write of the same intent, ignoring other fields."""
         child = intent.kind, intent.name
-        sent = self._sent.get(child) or self._sent_by_predecessor(intent, stored)
-        if sent is None or sent.uid != uid(stored) or sent.desired != intent.desired or deleting(stored):
+        last = self._last_writes.get(child) or self._predecessor_write(intent, stored)
+        if last is None or last.uid != uid(stored) or last.desired != intent.desired or deleting(stored):
             return False
-        if sent.resource_version == resource_version(stored):
+        if last.resource_version == resource_version(stored):
             return True
-        if sent.observed != digest(projection(intent.object, stored)):
+        if last.observed != digest(projection(intent.object, stored)):
             return False
-        self._sent[child] = sent._replace(resource_version=resource_version(stored))
+        self._last_writes[child] = last._replace(resource_version=resource_version(stored))
         return True
 
-    def _sent_by_predecessor(self, intent: Intent, stored: Object) -> _Sent | None:
+    def _predecessor_write(self, intent: Intent, stored: Object) -> _LastWrite | None:
         """Returns the previous process's write if the mark shows that it was this intent, unchanged since."""
         if not self._builder.matches_mark(stored, intent):
             return None
         observed = digest(projection(intent.object, stored))
-        sent = self._sent[intent.kind, intent.name] = _Sent(
+        write = self._last_writes[intent.kind, intent.name] = _LastWrite(
             uid(stored), intent.desired, resource_version(stored), observed
         )
-        return sent
+        return write
 
     def _refuse_foreign(self, owner: Object, kind: Kind, live: Object) -> None:
         """Raises if the object is not ours: it has another controller, or neither a controller nor our label.
@@ -360,7 +360,7 @@ class Applier:
             await self._delete(owner, kind, child)
 
     async def _delete(self, owner: Object, kind: Kind, child: Object) -> None:
-        self._sent.pop((kind, key(child)), None)
+        self._last_writes.pop((kind, key(child)), None)
         name, version = key(child), resource_version(child)
         propagation = "Foreground" if deleting(owner) else "Background"
         try:

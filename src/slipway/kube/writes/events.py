@@ -34,7 +34,7 @@ _REMEMBERED = 4000
 _PAUSE_SECONDS = 1.0
 
 
-class _Happened(msgspec.Struct):
+class _Occurrence(msgspec.Struct):
     """An event to write, and how often it has occurred since."""
 
     event: Object
@@ -51,22 +51,22 @@ class _Queue:
     """Pending events, separated by namespace."""
 
     def __init__(self) -> None:
-        self._namespaces: OrderedDict[str, OrderedDict[Key, _Happened]] = OrderedDict()
+        self._namespaces: OrderedDict[str, OrderedDict[Key, _Occurrence]] = OrderedDict()
         """Starts with the namespace whose turn is next."""
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[_Happened]:
+    def __iter__(self) -> Iterator[_Occurrence]:
         return (happened for events in self._namespaces.values() for happened in events.values())
 
-    def find(self, happened: _Happened) -> _Happened | None:
+    def find(self, happened: _Occurrence) -> _Occurrence | None:
         """Returns the same event if it is pending."""
         events = self._namespaces.get(happened.namespace)
         return events.get(key(happened.event)) if events else None
 
-    def put(self, happened: _Happened, *, first: bool = False) -> None:
+    def put(self, happened: _Occurrence, *, first: bool = False) -> None:
         """Adds an event behind the others of its namespace, or in front of them."""
         events = self._namespaces.setdefault(happened.namespace, OrderedDict())
         events[key(happened.event)] = happened
@@ -74,7 +74,7 @@ class _Queue:
             events.move_to_end(key(happened.event), last=False)
         self._length += 1
 
-    def take(self) -> _Happened:
+    def take(self) -> _Occurrence:
         """Removes the oldest event of the namespace whose turn it is."""
         return self._remove(next(iter(self._namespaces)))
 
@@ -82,7 +82,7 @@ class _Queue:
         """Removes the oldest event of the namespace with the most events."""
         self._remove(max(self._namespaces, key=lambda name: len(self._namespaces[name])))
 
-    def _remove(self, namespace: str) -> _Happened:
+    def _remove(self, namespace: str) -> _Occurrence:
         events = self._namespaces[namespace]
         _name, happened = events.popitem(last=False)
         self._namespaces.move_to_end(namespace)
@@ -106,7 +106,7 @@ class Recorder:
 
     def record(self, kind: Kind, obj: Object, type_: str, reason: str, message: str) -> None:
         """Records an event about ``obj``; ``type_`` is ``Normal`` or ``Warning``. Call it only on changes."""
-        happened = _Happened(self._event(kind, obj, type_, reason, _cut(message)))
+        happened = _Occurrence(self._event(kind, obj, type_, reason, _cut(message)))
         if (waiting := self._waiting.find(happened)) is not None:
             waiting.times += 1
             return
@@ -141,7 +141,7 @@ class Recorder:
                 log.debug("event %s: %s", name, error)
                 await asyncio.sleep(min(error.retry_after or 0.0, 30.0))
 
-    async def _write(self, name: Key, happened: _Happened) -> None:
+    async def _write(self, name: Key, happened: _Occurrence) -> None:
         if name in self._counts:
             try:
                 await self._count_up(name, happened, self._counts[name])
@@ -151,14 +151,14 @@ class Recorder:
         try:
             await self._create(name, happened)
         except ConflictError:  # written before this process started
-            written = await self._client.get(EVENT, name)
-            await self._count_up(name, happened, int(written.get("count") or 1))
+            event = await self._client.get(EVENT, name)
+            await self._count_up(name, happened, int(event.get("count") or 1))
 
-    async def _create(self, name: Key, happened: _Happened) -> None:
+    async def _create(self, name: Key, happened: _Occurrence) -> None:
         await self._client.create(EVENT, {**happened.event, "count": happened.times})
         self._remember(name, happened.times)
 
-    async def _count_up(self, name: Key, happened: _Happened, before: int) -> None:
+    async def _count_up(self, name: Key, happened: _Occurrence, before: int) -> None:
         count = before + happened.times
         patch = {"count": count, "lastTimestamp": happened.event["lastTimestamp"]}
         await self._client.merge_patch(EVENT, name, patch)

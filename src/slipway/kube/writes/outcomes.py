@@ -82,13 +82,13 @@ async def run_all(steps: Sequence[Coroutine[Any, Any, None]]) -> list[BaseExcept
     return await asyncio.gather(*steps, return_exceptions=True) if steps else []
 
 
-def summarize(outcomes: Sequence[BaseException | None], sent: Sequence[Intent]) -> Applied:
-    """Sorts the exceptions of the steps. The first outcomes are those of ``sent``, in its order."""
+def summarize(outcomes: Sequence[BaseException | None], intents: Sequence[Intent]) -> Applied:
+    """Sorts the exceptions of the steps. The first outcomes are those of ``intents``, in its order."""
     failures: list[Failure] = []
     waiting: list[str] = []
     errors: list[ApiError] = []
     for position, outcome in enumerate(outcomes):
-        intent = sent[position] if position < len(sent) else None
+        intent = intents[position] if position < len(intents) else None
         if outcome is None:
             continue
         if isinstance(outcome, RefusedError):

@@ -50,9 +50,9 @@ class Agent:
     ) -> None:
         self._store, self._engine, self._fetch, self._clock = store, engine, fetch, clock
         self._memory = store.recall()
-        self._complete, self._partial = store.look()
+        self._complete, self._partial = store.scan()
         self._loaded: dict[str, str] | None = None
-        self._done: set[Action] = set()
+        self._last_actions: set[Action] = set()
         """Actions of the last step."""
         self._fetches: dict[Version, Running] = {}
         self._faults: dict[tuple[type[Action], Version], Fault] = {}
@@ -76,8 +76,8 @@ class Agent:
             return False
         changed = tuple(desired) != self._memory.desired
         names = {adapter.name for adapter in desired}
-        kept = tuple(name for name in self._memory.loaded if name in names)
-        self._remember(Memory(tuple(desired), kept, order))
+        loaded = tuple(name for name in self._memory.loaded if name in names)
+        self._remember(Memory(tuple(desired), loaded, order))
         if changed:
             self._wake.set()
         return True
@@ -86,7 +86,7 @@ class Agent:
         """Returns the state of each desired adapter, and the progress of all downloads."""
         return AgentReport(tuple(self._state(adapter) for adapter in self.desired), self._progress())
 
-    def lost(self) -> list[str]:
+    def missing_adapters(self) -> list[str]:
         """Returns the adapters that the engine had before it restarted and must load from the disk again."""
         on_disk = {version.name for version in self._complete}
         refused = {version.name for (kind, version) in self._faults if kind is Load}
@@ -149,7 +149,7 @@ class Agent:
         if self._memory.desired is None:
             return False  # remove nothing before the controller has sent the desired adapters
         self._stop_outdated()
-        before, self._done = self._done, set()
+        before, self._last_actions = self._last_actions, set()
         for action in plan(self.desired, self._complete, self._partial, self._loaded):
             fault = self._faults.get((type(action), action.version))
             if action.version in self._fetches or (fault and fault.until > self._clock()):
@@ -157,11 +157,11 @@ class Agent:
             if action in before:
                 self._failed(action, "the engine reported success, but its list of models does not show it")
             elif await self._do(action):
-                self._done.add(action)
-        return bool(self._done)
+                self._last_actions.add(action)
+        return bool(self._last_actions)
 
     async def _observe(self) -> None:
-        self._complete, self._partial = await asyncio.to_thread(self._store.look)
+        self._complete, self._partial = await asyncio.to_thread(self._store.scan)
         versions = {Version(adapter.name, adapter.digest) for adapter in self.desired} | self._complete.keys()
         self._faults = {key: fault for key, fault in self._faults.items() if key[1] in versions}
         try:

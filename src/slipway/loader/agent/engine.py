@@ -19,7 +19,7 @@ LONGEST = 300
 """Maximum length of an engine's message that is passed on, in characters."""
 
 
-class Words(msgspec.Struct, frozen=True, kw_only=True):
+class EngineApi(msgspec.Struct, frozen=True, kw_only=True):
     """The endpoints of an engine, and its messages."""
 
     prefix: str
@@ -34,15 +34,15 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments and variables with which the engine must be started."""
 
 
-WORDS: Mapping[str, Words] = {
-    "vllm": Words(
+ENGINE_APIS: Mapping[str, EngineApi] = {
+    "vllm": EngineApi(
         prefix="/v1",
         already=re.compile(r"already\b.*\bloaded", re.DOTALL),
         absent=re.compile("cannot be found"),
         in_place={"load_inplace": True},
         needed="--enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True",
     ),
-    "sglang": Words(
+    "sglang": EngineApi(
         prefix="",
         already=re.compile("already exists"),
         absent=re.compile("does not exist"),
@@ -67,8 +67,8 @@ class EngineRefusedError(Exception):
 class Engine:
     """One engine, at its base URL."""
 
-    def __init__(self, url: str, api_key: str = "", words: Words = WORDS["vllm"]) -> None:
-        self._url, self._words = url.rstrip("/"), words
+    def __init__(self, url: str, api_key: str = "", api: EngineApi = ENGINE_APIS["vllm"]) -> None:
+        self._url, self._api = url.rstrip("/"), api
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
     async def __aenter__(self) -> Engine:
@@ -96,8 +96,8 @@ class Engine:
         Raises EngineDownError, EngineUnavailableError or EngineRefusedError.
         """
         adapter: dict[str, object] = {"lora_name": name, "lora_path": path}
-        already = self._words.already
-        fault = await self._post("load", {**adapter, **self._words.in_place} if swap else adapter)
+        already = self._api.already
+        fault = await self._post("load", {**adapter, **self._api.in_place} if swap else adapter)
         if fault and swap and already.search(fault):
             await self.unload(name)
             fault = await self._post("load", adapter)
@@ -107,18 +107,18 @@ class Engine:
     async def unload(self, name: str) -> None:
         """Unloads an adapter if it is loaded. Raises as ``load`` does."""
         fault = await self._post("unload", {"lora_name": name})
-        if fault and not self._words.absent.search(fault):
+        if fault and not self._api.absent.search(fault):
             raise EngineRefusedError(fault)
 
     async def _post(self, verb: str, body: dict[str, object]) -> str:
         """Sends a request. Returns the engine's reason for a rejection; empty on success. Raises EngineDownError or
         EngineUnavailableError."""
-        path = f"{self._words.prefix}/{verb}_lora_adapter"
+        path = f"{self._api.prefix}/{verb}_lora_adapter"
         status, document = await self._call("POST", path, body, WORK_TIMEOUT)
         if status < 300:
             return ""
         if status == 404 and not message_of(document):
-            return f"the engine has no adapter endpoints: start it with {self._words.needed}"
+            return f"the engine has no adapter endpoints: start it with {self._api.needed}"
         return (message_of(document) or f"the engine answers {status}")[:LONGEST]
 
     async def _call(self, method: str, path: str, body: object, limit: aiohttp.ClientTimeout) -> tuple[int, object]:

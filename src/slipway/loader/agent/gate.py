@@ -22,7 +22,7 @@ class Gate(msgspec.Struct, frozen=True):
     """Uid of the loader's pod."""
     clock: Callable[[], int] = time.time_ns
 
-    def admitted(self, request: web.Request) -> Proof:
+    def verify(self, request: web.Request) -> Proof:
         """Verifies the request's proof, before its body is read. Raises HTTPUnauthorized or HTTPForbidden."""
         header = request.headers.get(proof.HEADER)
         try:

@@ -33,7 +33,7 @@ class AdapterAgent(Protocol):
         """Sets the adapters to load from now on. ``order``: the time at which the request was signed. Returns False
         without a change if it is not later than that of the last accepted request, which makes it a replay."""
 
-    def lost(self) -> list[str]:
+    def missing_adapters(self) -> list[str]:
         """Returns the adapters that the engine had before it restarted and has not loaded again."""
 
 
@@ -41,11 +41,11 @@ def application(report: Callable[[], AgentReport], gate: Gate, agent: AdapterAge
     """Returns the routes of the API; those for adapters if there is an ``agent``."""
 
     async def state(request: web.Request) -> web.Response:
-        gate.admitted(request)
+        gate.verify(request)
         return _json(report())
 
     async def adapters(request: web.Request) -> web.Response:
-        proven = gate.admitted(request)
+        proven = gate.verify(request)
         if agent is None:
             raise web.HTTPNotFound
         body = await gate.body(request, proven)
@@ -60,9 +60,9 @@ def application(report: Callable[[], AgentReport], gate: Gate, agent: AdapterAge
         return _json(report())
 
     async def healthy(_request: web.Request) -> web.Response:
-        lost = agent.lost() if agent else []
-        if lost:
-            return web.Response(status=503, text=f"the engine restarted without: {', '.join(lost)}\n")
+        missing = agent.missing_adapters() if agent else []
+        if missing:
+            return web.Response(status=503, text=f"the engine restarted without: {', '.join(missing)}\n")
         return web.Response(text="ok\n")
 
     app = web.Application(client_max_size=LARGEST_BODY, middlewares=[_bounded()])

@@ -62,7 +62,7 @@ class Store:
             return None
         return Version(*parts) if len(parts) == 2 else None
 
-    def look(self) -> tuple[Mapping[Version, str], frozenset[Version]]:
+    def scan(self) -> tuple[Mapping[Version, str], frozenset[Version]]:
         """Returns complete versions -> their URLs, and the versions that are incomplete."""
         urls = {version: self._url(version) for version in self.versions()}
         complete = {version: url for version, url in urls.items() if url is not None}

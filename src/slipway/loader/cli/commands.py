@@ -18,7 +18,7 @@ from aiohttp import web
 
 from slipway.loader.agent.agent import Agent
 from slipway.loader.agent.budget import Budget
-from slipway.loader.agent.engine import WORDS, Engine
+from slipway.loader.agent.engine import ENGINE_APIS, Engine
 from slipway.loader.agent.gate import Gate
 from slipway.loader.agent.plan import Version
 from slipway.loader.agent.state_api import application
@@ -71,7 +71,7 @@ def run_load(url: str, folder: Path, policy: Policy, listen: Port | None, access
 def with_progress(work: Callable[[], T], meter: Meter, listen: Port | None, pace: Pace | None = None) -> T:
     """Runs ``work`` and returns its result, while the port, if any, reports progress. ``pace`` ends it if it is too
     slow. Raises the exception of ``work``, LoadError or StoppedError."""
-    return asyncio.run(_beside(work, meter, listen, pace))
+    return asyncio.run(_run_with_progress(work, meter, listen, pace))
 
 
 def run_serve(directory: Path, engine: Engine, listen: Port, most_bytes: int, access: Access) -> None:
@@ -84,10 +84,10 @@ def run_serve(directory: Path, engine: Engine, listen: Port, most_bytes: int, ac
 
 def engine(url: str, kind: str) -> Engine:
     """Returns the engine at a URL. ``kind``: a key of WORDS."""
-    return Engine(url, os.environ.get("VLLM_API_KEY", ""), WORDS[kind])
+    return Engine(url, os.environ.get("VLLM_API_KEY", ""), ENGINE_APIS[kind])
 
 
-async def _beside(work: Callable[[], T], meter: Meter, listen: Port | None, pace: Pace | None) -> T:
+async def _run_with_progress(work: Callable[[], T], meter: Meter, listen: Port | None, pace: Pace | None) -> T:
     """Runs ``work`` in a thread while the port is served and the log reports progress."""
     task = asyncio.ensure_future(in_thread(work))
     _on_signal(task)

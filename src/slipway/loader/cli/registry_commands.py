@@ -98,7 +98,7 @@ def run_publish(options: argparse.Namespace) -> str:
 
     work = Work(PATIENT, threading.Event(), Meter())
     access: Access = report_commands.access(options)
-    name, url = _shown(options.source)
+    name, url = _public_source(options.source)
     request = PublishRequest(name=name, url=url, image=options.image, room=options.capacity_free, resume=options.resume)
     registry = Registry(options.target, os.environ, stop=work.stop, note=work.meter.note)
 
@@ -130,11 +130,11 @@ def run_unpublish(options: argparse.Namespace) -> str:
 
     work = Work(Policy(), threading.Event(), Meter())
     registry = Registry(options.target, os.environ)
-    gone = unpublish(registry, work.retry(str(options.target)), options.resume)
-    return f"deleted {gone} manifests of {options.target}" if gone else f"{options.target} has no manifests"
+    deleted = unpublish(registry, work.retry(str(options.target)), options.resume)
+    return f"deleted {deleted} manifests of {options.target}" if deleted else f"{options.target} has no manifests"
 
 
-def _shown(source: str) -> tuple[str, str]:
+def _public_source(source: str) -> tuple[str, str]:
     """Returns name and address of a source, as shown in its artifact; empty for sources that are not public. Raises
     LoadError for an invalid source."""
     scheme, separator, rest = source.partition("://")

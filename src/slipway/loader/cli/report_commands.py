@@ -22,7 +22,7 @@ from slipway.loader.disk.folder import Owner
 from slipway.loader.disk.progress import Meter, Pace
 from slipway.loader.download.stage import Work, inspect, opened, probe, stage
 from slipway.loader.download.transfer import Policy
-from slipway.loader.transport.selection import Chosen
+from slipway.loader.transport.selection import FileRequest
 from slipway.loader.transport.source import Access
 
 COMMANDS = ("stage", "inspect", "probe", "summary")
@@ -132,7 +132,7 @@ def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], l
 
 def run_stage(options: argparse.Namespace) -> str:
     """Runs ``stage``; returns the report as JSON. Raises LoadError or StoppedError."""
-    chosen = Chosen(tuple(options.file), options.stored_as, options.sha256 or "")
+    chosen = FileRequest(tuple(options.file), options.stored_as, options.sha256 or "")
     source = partial(opened, options.url, os.environ, _address_policy(options), node_identity=options.node_identity)
 
     def report(work: Work) -> Report:
@@ -158,7 +158,7 @@ def run_probe(options: argparse.Namespace) -> str:
 
     def report(work: Work) -> Report:
         source = opened(options.url, os.environ, _address_policy(options), node_identity=options.node_identity)
-        return probe(options.url, source, Chosen(tuple(options.file)), work)
+        return probe(options.url, source, FileRequest(tuple(options.file)), work)
 
     return _reported(options, report)
 

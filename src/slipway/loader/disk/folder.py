@@ -324,7 +324,7 @@ class Folder:
                 self._locked = _await_lock(handle, stop, waiting)
                 # The previous holder removes the lock file at the end; a lock on the removed file would exclude no
                 # other loader.
-                if _same(handle, path):
+                if _is_same_file(handle, path):
                     return handle
             except BaseException:
                 os.close(handle)
@@ -334,7 +334,7 @@ class Folder:
 
 def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], None]) -> bool:
     """Waits for the lock. Returns False immediately on a file system without locks."""
-    while (ours := _take(handle)) is False:
+    while (ours := _try_lock(handle)) is False:
         waiting("waiting for another loader in this folder")
         if stop.wait(0.2):
             raise StoppedError
@@ -343,7 +343,7 @@ def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], Non
     return ours is True
 
 
-def _take(handle: int) -> bool | None:
+def _try_lock(handle: int) -> bool | None:
     """Tries to take the lock. Returns whether it is ours now; None: there are no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -354,7 +354,7 @@ def _take(handle: int) -> bool | None:
     return True
 
 
-def _same(handle: int, path: Path) -> bool:
+def _is_same_file(handle: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:
@@ -399,12 +399,12 @@ def _size(path: Path) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _modified(path: Path, gone: float) -> float:
-    """Returns the modification time in Unix seconds; ``gone`` for a file that no longer exists."""
+def _modified(path: Path, otherwise: float) -> float:
+    """Returns the modification time in Unix seconds; ``otherwise`` for a file that no longer exists."""
     try:
         return path.lstat().st_mtime
     except FileNotFoundError:
-        return gone
+        return otherwise
 
 
 def _sync(folder: Path) -> None:

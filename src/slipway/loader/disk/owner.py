@@ -40,14 +40,14 @@ def own(path: Path, user: int) -> None:
         raise LoadError(f"cannot give {path} to the user {user}: {error.strerror}: check the volume") from error
 
 
-def renew(path: Path, namespace: str, *, known: bool = False) -> bool:
+def renew(path: Path, namespace: str, *, is_known: bool = False) -> bool:
     """Makes a namespace the owner of a folder. A folder that may belong to another namespace is replaced by a new one
     with the same name.
 
     ``namespace``: empty for the operator, whose files everyone may read, so these folders are never replaced.
-    ``known``: whether a folder without a mark belongs to the namespace. Files of other folders without a mark are moved
-    to the new folder, where the load verifies them; those of another namespace are removed. Returns whether the folder
-    is new. Raises LoadError.
+    ``is_known``: whether a folder without a mark belongs to the namespace. Files of other folders without a mark are
+    moved to the new folder, where the load verifies them; those of another namespace are removed. Returns whether the
+    folder is new. Raises LoadError.
     """
     digest = hashlib.sha256(path.name.encode()).hexdigest()[:16]
     fresh, old = (path.with_name(f"{OWN}-{digest}.{part}") for part in ("new", "old"))
@@ -57,7 +57,7 @@ def renew(path: Path, namespace: str, *, known: bool = False) -> bool:
             before = _namespace_of(path)
             if before == namespace:
                 return False
-            if not namespace or (known and before is None):
+            if not namespace or (is_known and before is None):
                 path.mkdir(exist_ok=True)
                 _mark(path, namespace)
                 return False
@@ -66,7 +66,7 @@ def renew(path: Path, namespace: str, *, known: bool = False) -> bool:
                 fresh.mkdir()
                 _mark(fresh, namespace)
             if before is None and path.exists():
-                _move(path, fresh, kept=OWN)
+                _move(path, fresh, excluded=OWN)
             with suppress(FileNotFoundError):
                 path.rename(old)
             fresh.rename(path)
@@ -103,11 +103,11 @@ def _mark(folder: Path, namespace: str) -> None:
     unfinished.rename(folder / MARK)
 
 
-def _move(source: Path, target: Path, *, kept: str = "") -> None:
+def _move(source: Path, target: Path, *, excluded: str = "") -> None:
     """Moves files to new folders with the same names below ``target``, because a container may have the old folders
-    open. Links and special files stay, as do names that begin with ``kept``. Raises OSError."""
+    open. Links and special files stay, as do names that begin with ``excluded``. Raises OSError."""
     for entry in list(os.scandir(source)):
-        if kept and entry.name.startswith(kept):
+        if excluded and entry.name.startswith(excluded):
             continue
         if entry.is_dir(follow_symlinks=False):
             (target / entry.name).mkdir(exist_ok=True)

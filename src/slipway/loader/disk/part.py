@@ -71,7 +71,7 @@ class Part:
         self._stream, self._size = self._create_file(), 0
         self._pushed = 0
 
-    def is_whole(self, size: int | None) -> bool:
+    def is_complete(self, size: int | None) -> bool:
         """Whether the disk has exactly the bytes written here, and ``size`` of them if the size is known."""
         os.fsync(self._stream.fileno())
         return os.fstat(self._stream.fileno()).st_size == self._size and size in (None, self._size)

@@ -31,7 +31,7 @@ def link_existing(url: str, listing: Listing, folder: Path, donor: Path) -> int:
     entries, count = [entry for entry in checked(listing.entries) if entry.digest is not None], 0
     for place, marker in _complete(donor):
         if place != folder and marker.revision == listing.revision and _repository(marker.url) == _repository(url):
-            count += sum(_taken_over(place, folder, entry, marker) for entry in entries)
+            count += sum(_reuse_file(place, folder, entry, marker) for entry in entries)
     if count:
         log.info("Reused %d files of %s from this disk", count, url)
     return count
@@ -48,7 +48,7 @@ def _complete(donor: Path) -> Iterator[tuple[Path, Inventory]]:
                 yield Path(entry.path), marker
 
 
-def _taken_over(place: Path, folder: Path, entry: Entry, marker: Inventory) -> bool:
+def _reuse_file(place: Path, folder: Path, entry: Entry, marker: Inventory) -> bool:
     """Links or copies a file from one folder to the other. Returns whether it did."""
     if entry.size is None or marker.files.get(entry.path) != entry.size:
         return False

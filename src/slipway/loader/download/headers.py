@@ -54,7 +54,7 @@ def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
     configuration = config.completed(configuration, _quantization_files(folder, names, main))
     shapes: dict[str, tuple[str, Sequence[int]]] = {}
     try:
-        tensors = _tensors(folder, counted(names, main), shapes).parameters
+        tensors = _tensors(folder, model_files(names, main), shapes).parameters
     except (MalformedFileError, OSError):
         tensors, shapes = {}, {}
     return config.facts_of(configuration, files=names, tensors=tensors, shapes=shapes)
@@ -71,7 +71,7 @@ def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[s
     return read
 
 
-def counted(names: Sequence[str], main: str) -> list[str]:
+def model_files(names: Sequence[str], main: str) -> list[str]:
     """Returns the safetensors files that make up the model. Its folder may contain a second copy of the weights for
     other programs."""
     files = _of_format(sorted(file_rules.weights_of(names)), "safetensors") or _of_format(names, "safetensors")

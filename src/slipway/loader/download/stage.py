@@ -31,7 +31,7 @@ from slipway.loader.download.transfer import Policy, Retrier
 from slipway.loader.download.verification import fault_in
 from slipway.loader.sources import local
 from slipway.loader.transport.errors import LoadError, StoppedError
-from slipway.loader.transport.selection import Chosen, FaultError, Selection, etag
+from slipway.loader.transport.selection import FaultError, FileRequest, Selection, etag
 from slipway.loader.transport.source import CHUNK, Access, Entry, Retry, Source, open_source
 
 MOST_FAULT = 300
@@ -71,7 +71,7 @@ def stage(
     url: str,
     source: Callable[[], Source],
     folder: Path,
-    chosen: Chosen,
+    chosen: FileRequest,
     work: Work,
     *,
     refresh: bool = False,
@@ -86,16 +86,16 @@ def stage(
     selection = Selection(source(), chosen)
     if reuse is not None and not Folder(folder, owner).holds(redact_url(url)):
         link_existing(url, selection.listing(work.retry(url)), folder, reuse)
-    outdated = _outdated(folder, selection, work.retry(url)) if refresh else None
-    load_it = partial(_loaded, url, selection, folder, chosen, work, owner=owner)
+    outdated = _find_outdated(folder, selection, work.retry(url)) if refresh else None
+    load_it = partial(_load, url, selection, folder, chosen, work, owner=owner)
     fresh = load_it(outdated)
     report = None if fresh else _read_note(folder)
     if report is None:
         # If a loader was interrupted before its report, its source may have changed since.
         if not fresh and not _is_of(folder, selection.listing(work.retry(url)).entries):
-            outdated = _outdated(folder, selection, work.retry(url))
+            outdated = _find_outdated(folder, selection, work.retry(url))
             fresh = load_it(outdated)
-        report = _reported(selection, folder, work)
+        report = _build_report(selection, folder, work)
         _write_note(folder, report)
     if chosen.sha256 and report.sha256 != chosen.sha256:
         if fresh:
@@ -104,11 +104,11 @@ def stage(
     return report if owner is None else msgspec.structs.replace(report, seal=Folder(folder, owner).seal())
 
 
-def _loaded(
+def _load(
     url: str,
     selection: Selection,
     folder: Path,
-    chosen: Chosen,
+    chosen: FileRequest,
     work: Work,
     outdated: frozenset[str] | None,
     *,
@@ -119,12 +119,12 @@ def _loaded(
     try:
         return load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated, owner)
     except LoadError as error:
-        raise _judged(error, selection, chosen) from error
+        raise _explain(error, selection, chosen) from error
 
 
 def inspect(path: Path, sha256: str, work: Work) -> Report:
     """Inspects ``path``, a file or a folder. Computes its hash only if one is expected. Raises LoadError."""
-    selection = Selection(local.LocalFiles(path), Chosen() if path.is_dir() else Chosen((path.name,)))
+    selection = Selection(local.LocalFiles(path), FileRequest() if path.is_dir() else FileRequest((path.name,)))
     entries = checked(selection.listing(work.retry(str(path))).entries)
     if sha256 and not selection.main:
         raise FaultError("InvalidFileSet", f"{path} has {len(entries)} files, but a hash is for one")
@@ -133,7 +133,7 @@ def inspect(path: Path, sha256: str, work: Work) -> Report:
     if actual != sha256:
         raise _wrong(selection.main, actual, sha256)
     fault = _fault_in(top, entries)
-    return msgspec.structs.replace(_described(top, selection, work), sha256=actual, fault=fault)
+    return msgspec.structs.replace(_describe(top, selection, work), sha256=actual, fault=fault)
 
 
 def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
@@ -145,7 +145,7 @@ def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
         return ""
 
 
-def probe(url: str, source: Source, chosen: Chosen, work: Work) -> Report:
+def probe(url: str, source: Source, chosen: FileRequest, work: Work) -> Report:
     """Checks the current state of the source, and downloads at most a header. Raises LoadError."""
     selection = Selection(source, chosen)
     retry = work.retry(url)
@@ -192,15 +192,15 @@ def digest(path: Path, stop: threading.Event) -> str:
     return checksum.hexdigest()
 
 
-def _reported(selection: Selection, folder: Path, work: Work) -> Report:
-    report = _described(folder, selection, work)
+def _build_report(selection: Selection, folder: Path, work: Work) -> Report:
+    report = _describe(folder, selection, work)
     sha256 = selection.sha256
     if selection.main and not sha256:
         sha256 = digest(folder / selection.main, work.stop)
     return msgspec.structs.replace(report, sha256=sha256)
 
 
-def _described(folder: Path, selection: Selection, work: Work) -> Report:
+def _describe(folder: Path, selection: Selection, work: Work) -> Report:
     """Returns the report without the hash."""
     entries = selection.selected.entries
     names = [entry.path for entry in entries]
@@ -214,7 +214,7 @@ def _described(folder: Path, selection: Selection, work: Work) -> Report:
     return with_headers(report, folder, names, work.header)
 
 
-def _judged(error: LoadError, selection: Selection, chosen: Chosen) -> LoadError:
+def _explain(error: LoadError, selection: Selection, chosen: FileRequest) -> LoadError:
     """Returns an integrity error if the main file arrived completely but with another hash than expected; otherwise
     ``error``."""
     if error.transient or not chosen.sha256 or selection.came in ("", chosen.sha256):
@@ -226,7 +226,7 @@ def _wrong(file: str, actual: str, expected: str) -> FaultError:
     return FaultError("IntegrityCheckFailed", f"{file} has the SHA-256 {actual or '(unknown)'}, not {expected}")
 
 
-def _outdated(folder: Path, selection: Selection, retry: Retry) -> frozenset[str] | None:
+def _find_outdated(folder: Path, selection: Selection, retry: Retry) -> frozenset[str] | None:
     """Returns the files without a hash, which cannot be compared with the source. None: the source has not changed
     since the folder was complete.
 

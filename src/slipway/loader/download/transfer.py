@@ -17,7 +17,7 @@ from slipway.loader.disk.part import Part
 from slipway.loader.disk.progress import Meter
 from slipway.loader.transport.digests import hasher
 from slipway.loader.transport.errors import LoadError, StoppedError, TransientError
-from slipway.loader.transport.read_ahead import Ahead
+from slipway.loader.transport.read_ahead import ReadAhead
 from slipway.loader.transport.source import CHUNK, Body, Entry, Source
 
 log = logging.getLogger(__name__)
@@ -44,8 +44,8 @@ class Policy(msgspec.Struct, frozen=True):
     def pause(self, failures: int, retry_after: float) -> float:
         """Returns the seconds to wait after a number of consecutive failures. ``retry_after``: the wait that the server
         requested."""
-        grown = self.first_pause * 2.0 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load only
-        return min(max(grown, retry_after), self.longest_pause)
+        delay = self.first_pause * 2.0 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load only
+        return min(max(delay, retry_after), self.longest_pause)
 
 
 class Retrier:
@@ -148,7 +148,7 @@ class Transfer:
             for _unused in range(self._policy.wrong):
                 verifiable = self._receive(part)
                 with self._meter.flushing():
-                    whole = part.is_whole(self._entry.size)
+                    whole = part.is_complete(self._entry.size)
                 if whole and (not verifiable or self._is_right()):
                     part.become(self._final)
                     self._folder.note_done(self._entry)
@@ -212,7 +212,7 @@ class Transfer:
         if (self._entry.size or 0) - self._have < LONG:
             yield from chunks
             return
-        ahead = Ahead(chunks)
+        ahead = ReadAhead(chunks)
         try:
             yield from ahead
         finally:

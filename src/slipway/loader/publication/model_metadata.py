@@ -13,12 +13,12 @@ from slipway.artifacts.documents.model_facts import ModelMetadata, derive_facts
 from slipway.artifacts.documents.publication import Facts
 from slipway.artifacts.facts import config
 from slipway.artifacts.files import soundness
-from slipway.artifacts.files.file_rules import CONFIG, INDEX, Chosen, UnsupportedError, choose
+from slipway.artifacts.files.file_rules import CONFIG, INDEX, FileChoice, UnsupportedError, choose
 from slipway.artifacts.headers import gguf, safetensors
 from slipway.artifacts.headers.gguf import Gguf
 from slipway.artifacts.headers.range_reader import MalformedFileError, Read, UnreadableError
 from slipway.decoding import DecodingError, decode_json
-from slipway.loader.download.headers import MOST_HEADERS, counted
+from slipway.loader.download.headers import MOST_HEADERS, model_files
 from slipway.loader.download.stage import piece
 from slipway.loader.transport.digests import hasher
 from slipway.loader.transport.selection import FaultError
@@ -37,7 +37,7 @@ class Description(msgspec.Struct, frozen=True):
     """Data types of the tensors."""
 
 
-def chosen_of(source: Source, listing: Listing, retry: Retry) -> Chosen:
+def chosen_of(source: Source, listing: Listing, retry: Retry) -> FileChoice:
     """Returns the files of the model. Raises LoadError if they are not a model, or incomplete."""
     files, paths = _Files(source, listing.entries, retry), {entry.path for entry in listing.entries}
     indexes = {path: files.json(path, MOST_INDEX) for path in paths if path.lower().endswith(soundness.INDEX)}
@@ -58,7 +58,7 @@ def chosen_of(source: Source, listing: Listing, retry: Retry) -> Chosen:
     return chosen
 
 
-def describe_model(source: Source, listing: Listing, chosen: Chosen, retry: Retry) -> Description:
+def describe_model(source: Source, listing: Listing, chosen: FileChoice, retry: Retry) -> Description:
     """Reads the metadata of a model. Unreadable values are omitted. Raises LoadError if the source fails, or if files
     do not match their names."""
     files = _Files(source, listing.entries, retry)
@@ -112,7 +112,7 @@ class _Files:
             template = " ".join(str(one.get("template", "")) for one in template if isinstance(one, dict))
         return template if isinstance(template, str) else ""
 
-    def tensors(self, chosen: Chosen, main: str, shapes: dict[str, tuple[str, Sequence[int]]]) -> Mapping[str, int]:
+    def tensors(self, chosen: FileChoice, main: str, shapes: dict[str, tuple[str, Sequence[int]]]) -> Mapping[str, int]:
         """Returns the parameters by type in all safetensors files; empty if the header of any of them is unreadable.
         ``shapes`` as in ``safetensors.parse``."""
         parse = partial(safetensors.parse, budget=safetensors.Budget(), shapes=shapes)
@@ -121,7 +121,7 @@ class _Files:
         self.check(chosen.weights.difference(names))
         if len(names) > MOST_HEADERS:
             return {}
-        model, complete = set(counted(sorted(names), main)), len(names) == len(chosen.weights)
+        model, complete = set(model_files(sorted(names), main)), len(names) == len(chosen.weights)
         for name in self._in_order(names):
             header = self._header(name, parse if name in model else safetensors.parse)
             complete = complete and header is not None

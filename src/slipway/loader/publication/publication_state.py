@@ -75,7 +75,7 @@ class PublicationState:
         uploads = (one for one in (self._mine, self._previous) if one is not None and one.key == content.key != "")
         return next((one.location for one in uploads), "")
 
-    def begun(self, content: Content, location: str) -> None:
+    def record_upload(self, content: Content, location: str) -> None:
         """Records an upload; see Notes."""
         if not content.key:
             return

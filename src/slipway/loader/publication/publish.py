@@ -15,7 +15,7 @@ from slipway.artifacts.documents import modelpack
 from slipway.artifacts.documents.modelpack import SMALL_FILES, TAR_TYPE, Layer, Origin, raw_type
 from slipway.artifacts.documents.publication import Publication
 from slipway.artifacts.documents.session import TAG as SESSION
-from slipway.artifacts.files.file_rules import Chosen
+from slipway.artifacts.files.file_rules import FileChoice
 from slipway.decoding import DecodingError
 from slipway.loader.disk.folder import checked
 from slipway.loader.disk.progress import human
@@ -66,14 +66,14 @@ def publish(source: Source, target: Registry, request: PublishRequest, work: Wor
     """Publishes a source. Raises LoadError, or StoppedError after ``work.stop``."""
     retry = work.retry(request.name or target.repository)
     listing = source.listing(retry)
-    publication = _published(target, request, listing.revision, retry)
+    publication = _find_publication(target, request, listing.revision, retry)
     if publication is not None:
         log.info("%s already has this revision", target.host)
         _check_size(publication.size, request)
         return publication
-    chosen = _chosen(source, listing, retry)
+    chosen = _choose_files(source, listing, retry)
     description = describe_model(source, listing, chosen, retry)
-    planned = _planned(source, listing, chosen, work)
+    planned = _plan_layers(source, listing, chosen, work)
     notes = PublicationState(target, work, retry, request.resume)
     notes.restore()
     uploader = Uploader(target, notes, work)
@@ -81,7 +81,7 @@ def publish(source: Source, target: Registry, request: PublishRequest, work: Wor
     attempts = work.policy.wrong
     while True:
         try:
-            return _sent(target, request, listing, description, planned, uploader, notes, work)
+            return _send(target, request, listing, description, planned, uploader, notes, work)
         except BlobsGoneError:
             attempts -= 1
             if not attempts:
@@ -89,7 +89,7 @@ def publish(source: Source, target: Registry, request: PublishRequest, work: Wor
             log.info("%s collected unreferenced blobs; sending them again", target.host)
 
 
-def _sent(
+def _send(
     target: Registry,
     request: PublishRequest,
     listing: Listing,
@@ -129,22 +129,22 @@ def publish_upload(target: Registry, request: PublishRequest, work: Work) -> Pub
 def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
     """Removes everything from the repository. Returns the number of manifests."""
     publication_state.cancel(target, retry, resume)
-    gone = 0
+    deleted = 0
     for tag in TAGS:
         manifest = retry(lambda tag=tag: target.manifest(tag))  # type: ignore[misc] # only a default argument
         if manifest is not None:
-            gone += retry(lambda digest=manifest.digest: target.delete_manifest(digest))  # type: ignore[misc]
-    return gone
+            deleted += retry(lambda digest=manifest.digest: target.delete_manifest(digest))  # type: ignore[misc]
+    return deleted
 
 
-def _chosen(source: Source, listing: Listing, retry: Retry) -> Chosen:
+def _choose_files(source: Source, listing: Listing, retry: Retry) -> FileChoice:
     """Returns the files of the model. Raises LoadError if the files are not a complete model."""
     chosen = chosen_of(source, listing, retry)
     checked([entry for entry in listing.entries if entry.path in chosen.files])
     return chosen
 
 
-def _planned(source: Source, listing: Listing, chosen: Chosen, work: Work) -> list[_Planned]:
+def _plan_layers(source: Source, listing: Listing, chosen: FileChoice, work: Work) -> list[_Planned]:
     """Returns the layers, in the source's order of their files."""
     files = [FileContent(source, entry, work) for entry in listing.entries if entry.path in chosen.files]
     small = [file for file in files if file.size <= SMALL]
@@ -246,7 +246,7 @@ def _image(
     return _put(target, IMAGE, content, retry)  # type: ignore[arg-type] # a Retry
 
 
-def _published(target: Registry, request: PublishRequest, revision: str, retry: Retry) -> Publication | None:
+def _find_publication(target: Registry, request: PublishRequest, revision: str, retry: Retry) -> Publication | None:
     """Returns an existing publication of this revision of the source; None: it is missing or incomplete."""
     manifest = retry(lambda: target.manifest(PUBLISHED))
     if manifest is None or not revision:

@@ -10,7 +10,7 @@ from slipway.loader.download.stage import Work
 from slipway.loader.download.transfer import Retrier
 from slipway.loader.publication.contents import Content, Hashed, WrongError, promised_digest
 from slipway.loader.transport.errors import LoadError, TransientError
-from slipway.loader.transport.read_ahead import Ahead
+from slipway.loader.transport.read_ahead import ReadAhead
 from slipway.loader.transport.registry import Progress, Registry, UploadGoneError
 from slipway.loader.transport.selection import FaultError
 
@@ -24,7 +24,7 @@ class Notes(Protocol):
     def upload(self, content: Content) -> str:
         """Returns the location of an upload of the content that can be resumed; empty: there is none."""
 
-    def begun(self, content: Content, location: str) -> None:
+    def record_upload(self, content: Content, location: str) -> None:
         """Records that an upload has started."""
 
     def done(self, content: Content, digest: str) -> None:
@@ -41,7 +41,7 @@ class Uploader:
         if digest and self._has(digest, content.size):
             self._work.meter.reused(content.size)
         else:
-            digest = self._uploaded(content)
+            digest = self._upload(content)
         self._notes.done(content, digest)
         self._work.meter.file_done()
         return digest
@@ -54,7 +54,7 @@ class Uploader:
     def _has(self, digest: str, size: int) -> bool:
         return self._retrier().call(self._registry.host, lambda: self._registry.size(digest)) == size
 
-    def _uploaded(self, content: Content) -> str:
+    def _upload(self, content: Content) -> str:
         name = content.name
         for _unused in range(self._work.policy.wrong):
             try:
@@ -73,13 +73,13 @@ class Uploader:
         """Sends the content once. Returns the digest; empty if the bytes do not match the source's digest."""
         hashed, retrier = Hashed(content), self._retrier()
         expected = promised_digest(content)
-        upload = retrier.call(self._registry.host, lambda: self._started(content))
+        upload = retrier.call(self._registry.host, lambda: self._start(content))
         self._work.meter.reused(upload.offset)
         if not expected:
             hashed.catch_up(upload.offset)
         try:
             while upload.offset < content.size:
-                upload = self._sent(content, hashed, upload, retrier)
+                upload = self._send(content, hashed, upload, retrier)
         except WrongError:
             self._drop(upload.location, upload.offset)
             raise
@@ -88,7 +88,7 @@ class Uploader:
             return ""
         digest = expected or hashed.digest
         try:
-            retrier.call(self._registry.host, lambda: self._committed(upload.location, digest, content.size))
+            retrier.call(self._registry.host, lambda: self._commit(upload.location, digest, content.size))
         except UploadGoneError:
             self._work.meter.reused(-content.size)
             return ""
@@ -100,7 +100,7 @@ class Uploader:
             self._registry.cancel(location)
         self._work.meter.reused(-counted)
 
-    def _started(self, content: Content) -> Progress:
+    def _start(self, content: Content) -> Progress:
         """Returns the unfinished upload of another loader, or a new one."""
         location = self._notes.upload(content)
         if location:
@@ -110,10 +110,10 @@ class Uploader:
                     return progress
                 self._registry.cancel(location)
         location = self._registry.begin()
-        self._notes.begun(content, location)
+        self._notes.record_upload(content, location)
         return Progress(location, 0)
 
-    def _sent(self, content: Content, hashed: Hashed, upload: Progress, retrier: Retrier) -> Progress:
+    def _send(self, content: Content, hashed: Hashed, upload: Progress, retrier: Retrier) -> Progress:
         """Sends one request. Returns the upload's new state."""
         meter, at = self._work.meter, upload.offset
 
@@ -124,26 +124,26 @@ class Uploader:
                 meter.fetched(len(chunk))
                 yield chunk
 
-        ahead = Ahead(hashed.chunks(upload.offset))
+        ahead = ReadAhead(hashed.chunks(upload.offset))
         try:
             after = self._registry.send(upload, counted(iter(ahead)), content.size - upload.offset)
             retrier.progressed()
         except TransientError as error:
             ahead.stop()
-            after = self._resumed(content, upload, error, retrier)
+            after = self._resume(content, upload, error, retrier)
         except WrongError:
             meter.reused(upload.offset - at)
             raise
         except UploadGoneError:
             ahead.stop()
             retrier.failed(content.name, TransientError(f"{self._registry.host} lost the upload"))
-            after = retrier.call(self._registry.host, lambda: self._started(content))
+            after = retrier.call(self._registry.host, lambda: self._start(content))
         finally:
             ahead.stop()
         meter.reused(after.offset - at)
         return after
 
-    def _resumed(self, content: Content, upload: Progress, error: TransientError, retrier: Retrier) -> Progress:
+    def _resume(self, content: Content, upload: Progress, error: TransientError, retrier: Retrier) -> Progress:
         """Returns the registry's state of the upload after a failed request. Any progress resets the retry limit."""
         while True:
             retrier.failed(content.name, error)
@@ -153,15 +153,15 @@ class Uploader:
                 error = fresh
                 continue
             except UploadGoneError:
-                return self._started(content)
+                return self._start(content)
             if after.offset > content.size:
                 self._registry.cancel(upload.location)
-                return self._started(content)
+                return self._start(content)
             if after.offset > upload.offset:
                 retrier.progressed()
             return after
 
-    def _committed(self, location: str, digest: str, size: int) -> None:
+    def _commit(self, location: str, digest: str, size: int) -> None:
         """Commits the upload. Raises UploadGoneError if it does not match its digest."""
         try:
             self._registry.commit(location, digest)

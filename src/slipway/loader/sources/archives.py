@@ -109,9 +109,9 @@ class Forward:
             if chunk is None:
                 return b""
             self._rest = chunk
-        taken, self._rest = self._rest[:most], self._rest[most:]
-        self._position += len(taken)
-        return taken
+        result, self._rest = self._rest[:most], self._rest[most:]
+        self._position += len(result)
+        return result
 
 
 def tar_members(stream: Forward, each: Callable[[Member], None] = lambda _member: None) -> Iterator[Member]:
@@ -137,7 +137,7 @@ def tar_members(stream: Forward, each: Callable[[Member], None] = lambda _member
 
 def _regular(member: tarfile.TarInfo) -> Member:
     if not member.isreg() or member.sparse is not None:
-        raise ArchiveError(f"{_shown(member.name)} is a link, a device or has holes")
+        raise ArchiveError(f"{_printable(member.name)} is a link, a device or has holes")
     return Member(_path(member.name), member.size, member.offset_data)
 
 
@@ -163,9 +163,9 @@ def zip_members(archive: ZipFile, size: int) -> Iterator[Member]:
             continue
         kind = info.external_attr >> 28
         if kind not in (0, 8):
-            raise ArchiveError(f"{_shown(info.filename)} is a link or a device")
+            raise ArchiveError(f"{_printable(info.filename)} is a link or a device")
         if info.flag_bits & 0x1:
-            raise ArchiveError(f"{_shown(info.filename)} is encrypted")
+            raise ArchiveError(f"{_printable(info.filename)} is encrypted")
         total += info.file_size
         if total > RATIO * size + SLACK:
             raise ArchiveError(f"it unpacks to more than {RATIO} times its size")
@@ -193,9 +193,9 @@ def zip_chunks(archive: ZipFile, info: ZipInfo) -> Iterator[bytes]:
     except ArchiveError:
         raise
     except (*WRONG, RuntimeError) as error:
-        raise ArchiveError(f"{_shown(info.filename)} in it is damaged") from error
+        raise ArchiveError(f"{_printable(info.filename)} in it is damaged") from error
     if done != info.file_size:
-        raise ArchiveError(f"{_shown(info.filename)} in it has {done} bytes instead of {info.file_size}")
+        raise ArchiveError(f"{_printable(info.filename)} in it has {done} bytes instead of {info.file_size}")
 
 
 class ZipReader:
@@ -301,9 +301,9 @@ def _path(name: str) -> str:
     path = name.removeprefix("./")
     fault = fault_inside(path)
     if fault:
-        raise ArchiveError(f"the name {_shown(name)} in it {fault}")
+        raise ArchiveError(f"the name {_printable(name)} in it {fault}")
     return path
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     return repr(name[:100])

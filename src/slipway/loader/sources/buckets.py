@@ -207,9 +207,9 @@ def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
     if url.startswith("oss://"):
         return _alibaba(url, env, access)
     region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
-    given = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL")
+    endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL")
     who = partial(identity.find, env, region, access)
-    return Bucket(url, given or "https://s3.amazonaws.com", region, env, who, access, chosen=bool(given))
+    return Bucket(url, endpoint or "https://s3.amazonaws.com", region, env, who, access, chosen=bool(endpoint))
 
 
 def _alibaba(url: str, env: Mapping[str, str], access: Access) -> Source:

@@ -65,7 +65,7 @@ class HuggingFace:
 
     def listing(self, retry: Retry) -> Listing:
         """Lists the repository; see Source. Raises LoadError if access is denied or there are no files."""
-        asking = ASK.set(lambda request: retry(partial(self._ask, urljoin(self._endpoint, str(request.url)))))
+        asking = ASK.set(lambda request: retry(partial(self._request, urljoin(self._endpoint, str(request.url)))))
         try:
             info = self._api.model_info(self._repository, revision=self._revision)
             sha = info.sha
@@ -86,13 +86,13 @@ class HuggingFace:
         """Opens a file; see Source."""
         return http.open_body(self._client, entry.locator, start, self._explain)
 
-    def _ask(self, url: str) -> httpx2.Response:
+    def _request(self, url: str) -> httpx2.Response:
         """Sends a request through the session that all sources share, with its proxies, certificates and limits."""
         if http.origin(url) != http.origin(self._endpoint):
             raise LoadError(f"{http.host_of(self._endpoint)} links to another host in a listing; not following")
         with http.send(self._client, "GET", url) as response:
-            kept = {name: value for name, value in response.headers.items() if name.lower() not in CODING}
-            return httpx2.Response(response.status_code, headers=kept, content=http.content(response))
+            headers = {name: value for name, value in response.headers.items() if name.lower() not in CODING}
+            return httpx2.Response(response.status_code, headers=headers, content=http.content(response))
 
     def _entries(self, sha: str) -> Iterator[Entry]:
         prefix = f"{self._folder}/" if self._folder else ""

@@ -71,14 +71,18 @@ class Ollama:
         try:
             manifest = decode_json(content, _Manifest, most=MOST_CONFIG)
         except DecodingError as error:
-            raise FaultError("UnsupportedSource", f"{self._shown()} has a manifest that cannot be read") from error
+            raise FaultError(
+                "UnsupportedSource", f"{self._display_name()} has a manifest that cannot be read"
+            ) from error
         models = [layer for layer in manifest.layers if layer.media_type == MODEL]
         if len(models) != 1:
-            raise FaultError("UnsupportedSource", f"{self._shown()} has {len(models)} models in it instead of one")
+            raise FaultError(
+                "UnsupportedSource", f"{self._display_name()} has {len(models)} models in it instead of one"
+            )
         config = self._document(retry(lambda: self._blob(manifest.config, MOST_CONFIG)))
         entry = self._entry(models[0])
         if config.model_format not in ("", "gguf") or retry(lambda: self._magic(entry)) != MAGIC:
-            raise FaultError("UnsupportedSource", f"{self._shown()} is not in the format GGUF")
+            raise FaultError("UnsupportedSource", f"{self._display_name()} is not in the format GGUF")
         texts = {
             kind: retry(lambda layer=layer: self._blob(layer, MOST_TEXT)).decode("utf-8", "replace")  # type: ignore[misc]
             for kind in (TEMPLATE, LICENSE)
@@ -112,7 +116,7 @@ class Ollama:
     def _blob(self, layer: _Layer, most: int) -> bytes:
         """Returns a small blob. Raises an error if it is too large or does not match its digest."""
         if layer.size > most:
-            raise FaultError("UnsupportedSource", f"{self._shown()} has a configuration of {layer.size} bytes")
+            raise FaultError("UnsupportedSource", f"{self._display_name()} has a configuration of {layer.size} bytes")
         with http.get(self._client, f"{self._root}/blobs/{layer.digest}", self._explain) as answer:
             content = http.content(answer, most)
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != layer.digest:
@@ -130,16 +134,18 @@ class Ollama:
         try:
             return decode_json(content, _Config, most=MOST_CONFIG)
         except DecodingError as error:
-            raise FaultError("UnsupportedSource", f"{self._shown()} has a configuration that cannot be read") from error
+            raise FaultError(
+                "UnsupportedSource", f"{self._display_name()} has a configuration that cannot be read"
+            ) from error
 
-    def _shown(self) -> str:
+    def _display_name(self) -> str:
         return f"ollama://{self._name}:{self._tag}"
 
     def _explain(self, response: requests.Response) -> str:
         host, status = http.host_of(self._endpoint), response.status_code
         if status in (401, 404):
             return f"SourceNotFound: {host} has no model {self._name}:{self._tag}: check its name and tag"
-        return f"{host} answers {status} for {self._shown()}: check the address"
+        return f"{host} answers {status} for {self._display_name()}: check the address"
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:

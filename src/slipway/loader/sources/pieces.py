@@ -132,18 +132,18 @@ class Upload:
         elif self._kind == "zip":
             yield from self._zipped(offset, start)
         elif self._kind in ("GGUF", "tar"):
-            yield from _taken(Forward(self._pieces.stream(offset + start)), size - start)
+            yield from _read_chunks(Forward(self._pieces.stream(offset + start)), size - start)
         else:
             forward = self._forward
             if forward is None or forward.tell() > offset + start:
-                forward = self._opened()
+                forward = self._open()
             self._forward = None  # until the position is reached
             forward.seek(offset + start)
             self._forward = forward
-            yield from _taken(forward, size - start)
+            yield from _read_chunks(forward, size - start)
 
     def _head(self) -> bytes:
-        return b"".join(_taken(Forward(self._pieces.stream(0)), min(archives.HEAD, self._pieces.size)))
+        return b"".join(_read_chunks(Forward(self._pieces.stream(0)), min(archives.HEAD, self._pieces.size)))
 
     def _members(self) -> list[Member]:
         if self._kind == "GGUF":
@@ -152,16 +152,16 @@ class Upload:
             self._zip = archives.opened_zip(self._pieces)
             return list(archives.zip_members(self._zip, self._pieces.size))
         self._small.clear()
-        forward = self._opened()
-        return list(archives.tar_members(forward, lambda member: self._keep(member, forward)))
+        forward = self._open()
+        return list(archives.tar_members(forward, lambda member: self._cache(member, forward)))
 
-    def _keep(self, member: Member, forward: Forward) -> None:
+    def _cache(self, member: Member, forward: Forward) -> None:
         """Keeps a small file of an archive that cannot be read in any order."""
-        kept = sum(map(len, self._small.values()))
-        if self._kind != "tar" and member.size <= SMALL and kept + member.size <= KEPT:
-            self._small[member.path] = b"".join(_taken(forward, member.size))
+        cached_bytes = sum(map(len, self._small.values()))
+        if self._kind != "tar" and member.size <= SMALL and cached_bytes + member.size <= KEPT:
+            self._small[member.path] = b"".join(_read_chunks(forward, member.size))
 
-    def _opened(self) -> Forward:
+    def _open(self) -> Forward:
         """Opens the archive as a tar, from its beginning."""
         return Forward(archives.unpacked(self._kind or "tar", self._pieces))
 
@@ -188,7 +188,7 @@ class _Body:
             raise FaultError("UnsupportedSource", f"the archive is rejected: {error}") from error
 
 
-def _taken(forward: Forward, size: int) -> Iterator[bytes]:
+def _read_chunks(forward: Forward, size: int) -> Iterator[bytes]:
     while size and (chunk := forward.chunk(min(CHUNK, size))):
         size -= len(chunk)
         yield chunk

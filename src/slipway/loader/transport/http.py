@@ -231,18 +231,18 @@ def _retry_after(response: requests.Response) -> float:
 
 def _plain(error: BaseException) -> str:
     """Returns the innermost reason of a chain of errors, without addresses."""
-    seen: list[BaseException] = []
+    causes: list[BaseException] = []
     pending: list[object] = [error]
     while pending:
         current = pending.pop()
-        if isinstance(current, BaseException) and current not in seen:
-            seen.append(current)
+        if isinstance(current, BaseException) and current not in causes:
+            causes.append(current)
             pending += [getattr(current, "reason", None), current.__context__, current.__cause__, *current.args]
-    for cause in seen:
+    for cause in causes:
         if isinstance(cause, urllib3.exceptions.NameResolutionError):
             return "its name cannot be resolved"
-    reasons = [cause.strerror for cause in seen if isinstance(cause, OSError) and cause.strerror]
+    reasons = [cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror]
     if reasons:
         return reasons[0].lower()
-    late = any(isinstance(cause, urllib3.exceptions.TimeoutError | TimeoutError) for cause in seen)
+    late = any(isinstance(cause, urllib3.exceptions.TimeoutError | TimeoutError) for cause in causes)
     return "it timed out" if late else "it ended early"

@@ -61,8 +61,8 @@ class Pool(urllib3.PoolManager):
         """Sends a request. Raises WrongRegionError, HttpStatusError (for an error without XML), LoadError or
         TransientError."""
         # The session sets host and agent: after a redirect the host is different.
-        kept = {name: value for name, value in (headers or {}).items() if name not in ("Host", "User-Agent")}
-        response = http.send(self._client, method, url, kept, body, self._timeout)
+        own_headers = {name: value for name, value in (headers or {}).items() if name not in ("Host", "User-Agent")}
+        response = http.send(self._client, method, url, own_headers, body, self._timeout)
         raw: urllib3.BaseHTTPResponse = response.raw
         if preload_content or raw.status not in SUCCESS:
             whole = io.BytesIO(http.content(response, LARGEST_PAGE))

@@ -10,16 +10,16 @@ from contextlib import suppress
 
 from slipway.loader.transport.source import CHUNK
 
-AHEAD = 8
+CHUNKS_AHEAD = 8
 """Maximum number of chunks in the queue."""
 
 
-class Ahead:
+class ReadAhead:
     """Chunks that another thread reads and hashes, at most a few in advance."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
-        self._queue: queue.Queue[bytes | BaseException | None] = queue.Queue(AHEAD)
+        self._queue: queue.Queue[bytes | BaseException | None] = queue.Queue(CHUNKS_AHEAD)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()

@@ -56,7 +56,7 @@ MANIFESTS = (
 )
 OCTETS = "application/octet-stream"
 MISSING = (HTTPStatus.NOT_FOUND,)
-GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+UPLOAD_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
 """Status codes for an upload that the registry does not know, or knows in another state."""
 FULL = ("no space left on device", "disk quota exceeded", "quota exceeded")
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
@@ -172,7 +172,7 @@ class Registry:
 
     def progress(self, location: str) -> Progress:
         """Returns the progress of an upload. Raises UploadGoneError."""
-        with self._request("GET", self._checked(location), allowed=GONE) as answer:
+        with self._request("GET", self._checked(location), allowed=UPLOAD_GONE) as answer:
             if not answer.ok:
                 raise UploadGoneError
             match = _RANGE.fullmatch(answer.headers.get("Range", ""))
@@ -186,7 +186,7 @@ class Registry:
         end = upload.offset + size
         headers = {"Content-Type": OCTETS, "Content-Range": f"{upload.offset}-{end - 1}"}
         stream = _Stream(body, size)
-        with self._request("PATCH", upload.location, headers, stream, allowed=GONE, timeout=STREAM) as answer:
+        with self._request("PATCH", upload.location, headers, stream, allowed=UPLOAD_GONE, timeout=STREAM) as answer:
             if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and upload.offset:
                 raise TransientError(f"{self.host} has a different number of bytes")
             if not answer.ok:
@@ -197,13 +197,13 @@ class Registry:
         """Turns the upload into a blob. Raises UploadGoneError if it does not match its digest, or no longer exists."""
         place = f"{location}{'&' if '?' in location else '?'}{urlencode({'digest': digest})}"
         headers = {"Content-Length": "0", "Content-Type": OCTETS}
-        with self._request("PUT", place, headers, allowed=GONE, timeout=COMMIT) as answer:
+        with self._request("PUT", place, headers, allowed=UPLOAD_GONE, timeout=COMMIT) as answer:
             if not answer.ok:
                 raise UploadGoneError
 
     def cancel(self, location: str) -> None:
         """Deletes an upload."""
-        with self._request("DELETE", self._checked(location), allowed=GONE):
+        with self._request("DELETE", self._checked(location), allowed=UPLOAD_GONE):
             pass
 
     def put_blob(self, content: bytes, digest: str) -> None:

@@ -28,11 +28,11 @@ LONGEST_ETAG = 200
 class FaultError(LoadError):
     """A permanent failure of a load. The message begins with a code for programs."""
 
-    def __init__(self, word: Fault, message: str) -> None:
-        super().__init__(f"{word}: {message}")
+    def __init__(self, fault: Fault, message: str) -> None:
+        super().__init__(f"{fault}: {message}")
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class FileRequest(msgspec.Struct, frozen=True):
     """The files to load from a source."""
 
     files: tuple[str, ...] = ()
@@ -45,15 +45,15 @@ class Chosen(msgspec.Struct, frozen=True):
     def of(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
         """Returns the selected entries with their final paths, main file first. Raises FaultError if a selected file is
         missing."""
-        matches: dict[str, Entry] = {}
+        chosen: dict[str, Entry] = {}
         for pattern in self.files or ("**",):
-            fitting = sorted((entry for entry in entries if fits(entry.path, pattern)), key=lambda entry: entry.path)
+            fitting = sorted((entry for entry in entries if matches(entry.path, pattern)), key=lambda entry: entry.path)
             if not fitting:
                 text = f"the source has no file {pattern!r}; it has {_some(entries)}"
                 raise FaultError("SourceNotFound", text + did_you_mean(pattern, (entry.path for entry in entries)))
             for entry in fitting:
-                matches.setdefault(entry.path, entry)
-        selection = with_parts(tuple(matches.values()), entries)
+                chosen.setdefault(entry.path, entry)
+        selection = with_parts(tuple(chosen.values()), entries)
         if self.files or self.stored_as:
             check_first(self.stored_as or selection[0].path)
         if not self.stored_as:
@@ -92,7 +92,7 @@ def part_name(stored_as: str, path: str) -> str:
 class Selection:
     """A source limited to the selected files."""
 
-    def __init__(self, source: Source, chosen: Chosen) -> None:
+    def __init__(self, source: Source, chosen: FileRequest) -> None:
         self._source, self._chosen = source, chosen
         self._promised = self._whole = ""
         self.selected = Listing("", ())
@@ -164,7 +164,7 @@ class _Watched:
         return data
 
 
-def fits(path: str, pattern: str) -> bool:
+def matches(path: str, pattern: str) -> bool:
     """Whether a path matches a pattern. A star does not match slashes, but ``**`` matches everything. A path matches
     itself, even if it contains brackets."""
     if pattern in ("**", path):

@@ -90,10 +90,10 @@ class Access(msgspec.Struct, frozen=True):
     def of(self, *, chosen: bool, allowed: tuple[str, ...] = ()) -> AddressPolicy | None:
         """Returns the policy for a connection. ``chosen``: whether the author of the spec chooses its target;
         ``allowed``: addresses that it needs by design."""
-        given = self.address_policy if chosen else None
-        if given is not None and allowed:
-            given = msgspec.structs.replace(given, allowed=(*given.allowed, *allowed))
-        return given if self.node_identity else without_metadata(given)
+        policy = self.address_policy if chosen else None
+        if policy is not None and allowed:
+            policy = msgspec.structs.replace(policy, allowed=(*policy.allowed, *allowed))
+        return policy if self.node_identity else without_metadata(policy)
 
 
 class Body(Protocol):

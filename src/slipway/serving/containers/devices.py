@@ -30,8 +30,8 @@ def with_groups(pod: Object, groups: Sequence[int]) -> Object:
     if not groups or not (claims or any(device_resources(one) for one in _containers(pod))):
         return pod
     security = pod.get("securityContext") or {}
-    given = [group for group in security.get("supplementalGroups") or () if group not in groups]
-    return {**pod, "securityContext": {**security, "supplementalGroups": [*given, *groups]}}
+    own = [group for group in security.get("supplementalGroups") or () if group not in groups]
+    return {**pod, "securityContext": {**security, "supplementalGroups": [*own, *groups]}}
 
 
 def _containers(pod: Object) -> Iterator[Object]:

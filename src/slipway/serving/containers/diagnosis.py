@@ -44,7 +44,7 @@ MISSING_GRACE_SECONDS = 30
 """Tools that apply a directory or a chart may create a claim after the model."""
 LONGEST_GRACE_SECONDS = 3600
 """How long a terminating pod is waited for, at most, before it counts as lost."""
-GONE_SECONDS = 300
+LOST_AFTER_SECONDS = 300
 """How long after its deletion a pod that does not disappear still counts; after that, its node is lost."""
 ILLEGAL_INSTRUCTION = 132
 """Exit code of a process that executed an instruction unknown to the CPU."""
@@ -164,7 +164,7 @@ def may_use_volumes(pod: Object, now: float) -> bool:
         return True
     metadata = pod["metadata"]
     excess = max(int(metadata.get("deletionGracePeriodSeconds") or 0) - LONGEST_GRACE_SECONDS, 0)
-    return now - (unix_time(metadata["deletionTimestamp"]) - excess) < GONE_SECONDS
+    return now - (unix_time(metadata["deletionTimestamp"]) - excess) < LOST_AFTER_SECONDS
 
 
 def is_ready(pod: Object) -> bool:
@@ -269,12 +269,12 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None
     latest = limits.startup_seconds + STOP_SECONDS
     if explain and code in STOPPED and limits.startup_seconds <= _seconds(ended) <= latest:
         text = f"The engine did not answer within the {limits.startup_seconds} s that are allowed for startup"
-        return Failure("StartupTimeout", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
+        return Failure("StartupTimeout", f"{text}.{_format_log(_lines(log)[-LOG_LINES:])}")
     if ended.get("reason") in UNTOLD:
         return None
     if code == ILLEGAL_INSTRUCTION:
         text = f"The image does not support the node's CPU. {who} ended with exit code {code}."
-        return Failure("IllegalInstruction", f"{text}{_shown(_lines(log)[-LOG_LINES:])}")
+        return Failure("IllegalInstruction", f"{text}{_format_log(_lines(log)[-LOG_LINES:])}")
     explanation = explain(log) if explain else None
     # The log may explain the end even if the exit code is 0.
     if code == 0 and not explanation and "running" in status.get("state", {}):
@@ -283,12 +283,12 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None
         return None
     if explanation:
         return Failure(
-            explanation.reason, f"{sentence(explanation.message)}{_shown(_lines(explanation.log)[:LOG_LINES])}"
+            explanation.reason, f"{sentence(explanation.message)}{_format_log(_lines(explanation.log)[:LOG_LINES])}"
         )
     if status["restartCount"] < 2 and status.get("state", {}).get("waiting", {}).get("reason") != "CrashLoopBackOff":
         return None
     text = f"{who} ended with exit code {code}"
-    return Failure("CrashLoopBackOff", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
+    return Failure("CrashLoopBackOff", f"{text}.{_format_log(_lines(log)[-LOG_LINES:])}")
 
 
 def _seconds(ended: Object) -> float:
@@ -301,5 +301,5 @@ def _lines(log: str) -> list[str]:
     return [line.strip()[:LOG_LINE_LENGTH] for line in log.splitlines() if line.strip()]
 
 
-def _shown(lines: Sequence[str]) -> str:
+def _format_log(lines: Sequence[str]) -> str:
     return "\n".join([" Last log lines:", *lines]) if lines else ""

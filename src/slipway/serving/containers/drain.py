@@ -16,7 +16,7 @@ import msgspec
 
 from slipway.kube.objects import Object
 
-UNASKED_SECONDS = 15
+FALLBACK_SECONDS = 15
 """How long a pod continues to serve if its image may lack a shell, so that its requests cannot be checked."""
 MARGIN_SECONDS = 15
 """Time that an engine has to stop after its last request or the time limit."""
@@ -41,7 +41,7 @@ except OSError as error:
 # them byte by byte. wget has one exit status for all failures, so an engine is late if one of them failed and took
 # that long (/proc/uptime has hundredths of a second). A proxy does not lead to the container's own loopback.
 SCRIPT = f"""\
-command -v grep >/dev/null || exec sleep {UNASKED_SECONDS}
+command -v grep >/dev/null || exec sleep {FALLBACK_SECONDS}
 limit={ANSWER_SECONDS} reader='{READER}'
 """
 SCRIPT += """\
@@ -80,7 +80,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     seconds: int
     """The time limit."""
     shell: bool = True
-    """Whether its image has a shell, which the hook needs. Without one the pod continues for ``UNASKED_SECONDS``."""
+    """Whether its image has a shell, which the hook needs. Without one the pod continues for ``FALLBACK_SECONDS``."""
     metrics: tuple[str, ...] = ()
     """Names of the engine's metrics that are zero while it has no request."""
     closes_idle: bool = False
@@ -92,14 +92,14 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def grace_seconds(self) -> int:
         """The pod's termination grace period."""
-        return (self.seconds if self.shell else min(self.seconds, UNASKED_SECONDS)) + MARGIN_SECONDS
+        return (self.seconds if self.shell else min(self.seconds, FALLBACK_SECONDS)) + MARGIN_SECONDS
 
     def hook(self, port: int) -> Object:
         """Returns the ``preStop`` handler of the container that listens on a port. Empty: it may stop immediately."""
         if not self.seconds:
             return {}
         if not self.shell:
-            return {"sleep": {"seconds": min(self.seconds, UNASKED_SECONDS)}}
+            return {"sleep": {"seconds": min(self.seconds, FALLBACK_SECONDS)}}
         script = SCRIPT.replace("127.0.0.1", self.loopback)
         arguments = (str(port), str(self.seconds), "busy" if self.closes_idle else "unknown", *self.metrics)
         return {"exec": {"command": ["sh", "-c", script, "drain", *arguments]}}

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from slipway.kube.objects import Object
 
 
-def without(own: Iterable[Object], given: Iterable[Object]) -> tuple[Object, ...]:
-    """Returns those of our ``own`` variables whose names the user has not ``given``; the user's values take
+def without(own: Iterable[Object], overrides: Iterable[Object]) -> tuple[Object, ...]:
+    """Returns those of our ``own`` variables whose names the user has not ``overrides``; the user's values take
     precedence."""
-    taken = {variable["name"] for variable in given}
-    return tuple(variable for variable in own if variable["name"] not in taken)
+    names = {variable["name"] for variable in overrides}
+    return tuple(variable for variable in own if variable["name"] not in names)

@@ -126,8 +126,8 @@ def _is(*values: str) -> Callable[[Any], bool]:
 
 
 def _unconfined(options: Any) -> bool:
-    given = options or {}
-    return bool(given.get("user") or given.get("role") or given.get("type") not in CONFINED_TYPES)
+    profile = options or {}
+    return bool(profile.get("user") or profile.get("role") or profile.get("type") not in CONFINED_TYPES)
 
 
 def _unsafe(sysctls: Any) -> bool:
@@ -219,11 +219,11 @@ def _of_template(place: str, template: Mapping[str, Any], child: str, reserved: 
 def _matching(rules: Rules, value: Object, child: str, place: str) -> Iterable[Freedom]:
     return [
         Freedom(row.setting, child, f"{place}.{'.'.join(row.path)}", _text(actual))
-        for row, actual in _broken(rules, value)
+        for row, actual in _find_violations(rules, value)
     ]
 
 
-def _broken(rules: Rules, value: Any) -> list[tuple[Row, Any]]:
+def _find_violations(rules: Rules, value: Any) -> list[tuple[Row, Any]]:
     """Returns the rows that a value violates, with the offending values."""
     if not isinstance(value, dict | Mapping):
         return [(row, None) for row in rules.required]
@@ -235,7 +235,7 @@ def _broken(rules: Rules, value: Any) -> list[tuple[Row, Any]]:
     for name, further in rules.below:
         actual = value.get(name)
         if actual is not None or further.required:
-            broken += _broken(further, actual)
+            broken += _find_violations(further, actual)
     return broken
 
 
@@ -247,16 +247,16 @@ def _of_volumes(pod: Object, child: str, within: str) -> Iterable[Freedom]:
     for volume in pod.get("volumes") or ():
         for kind, source in volume.items():
             place = f"{within}spec.volumes[{volume.get('name')}].{kind}"
-            given = source if isinstance(source, Mapping) else {}
+            fields = source if isinstance(source, Mapping) else {}
             if kind == "image":
-                yield Freedom("image_prefixes", child, place, str(given.get("reference", "")))
+                yield Freedom("image_prefixes", child, place, str(fields.get("reference", "")))
             elif kind == "projected":
-                sources = {name for one in given.get("sources") or () for name in one}
+                sources = {name for one in fields.get("sources") or () for name in one}
                 yield from (Freedom("any_volume", child, f"{place}.{name}", "") for name in sources & IDENTITIES)
             elif kind == "hostPath" and _read_only(pod, volume.get("name")):
-                yield Freedom("host_path", child, place, str(given.get("path", "")))
+                yield Freedom("host_path", child, place, str(fields.get("path", "")))
             elif kind == "hostPath":
-                yield Freedom("", child, place, f"{given.get('path')}, writable")
+                yield Freedom("", child, place, f"{fields.get('path')}, writable")
             elif kind != "name" and kind not in PLAIN_VOLUMES:
                 yield Freedom("any_volume", child, place, "")
 

@@ -169,7 +169,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Children to create later, once something else is ready. The author's permission to have them is checked now."""
     shared: tuple[Object, ...] = ()
     """Objects shared by several resources: created if missing, never changed, never deleted."""
-    blind: tuple[Object, ...] = ()
+    write_only: tuple[Object, ...] = ()
     """Children that are written but never read, such as Secrets. They are written before all others, and only if they
     or their content are new to this process. They are deleted with the resource."""
     discarded: tuple[Reference, ...] = ()

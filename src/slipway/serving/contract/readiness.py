@@ -156,7 +156,7 @@ def summarize(
     current = not refused and (settled or _holds(readiness.ready, status))
     stalled = not current and (refused or _holds(readiness.failed, status))
     ready = current or (readiness.answering is not None and _holds(readiness.answering, status))
-    reason, message = ("", "") if current else _why(status, readiness, stalled=stalled)
+    reason, message = ("", "") if current else _explain(status, readiness, stalled=stalled)
     in_use = reason, message
     if ready and not stalled:
         in_use = _in_use(status)
@@ -178,13 +178,13 @@ def _reconciling(reason: str, message: str, *, current: bool, stalled: bool) -> 
     return RECONCILING, "True", reason, message
 
 
-def _why(status: _Status, readiness: Readiness, *, stalled: bool) -> tuple[str, str]:
-    """Returns reason and message of the most relevant condition: the first one that is not normal, preferably one that
-    caused the failure."""
+def _explain(status: _Status, readiness: Readiness, *, stalled: bool) -> tuple[str, str]:
+    """Returns the reason and message of the most relevant condition: the first one that is not normal, preferably one
+    that caused the failure."""
     pairs = [(usual, status.conditions.get(usual.type)) for usual in readiness.telling]
-    amiss = [condition for usual, condition in pairs if condition and not _is(usual, condition)]
+    abnormal = [condition for usual, condition in pairs if condition and not _is(usual, condition)]
     fatal = {condition["reason"] for condition in _failures(readiness.failed, status)} if stalled else set()
-    condition = next((one for one in amiss if one["reason"] in fatal), next(iter(amiss), None))
+    condition = next((one for one in abnormal if one["reason"] in fatal), next(iter(abnormal), None))
     return (condition["reason"], condition.get("message", "")) if condition else ("NotReady", "It is not ready yet.")
 
 

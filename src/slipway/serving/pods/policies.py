@@ -40,7 +40,7 @@ UNMOVED = {
 """Annotations of pods that node autoscalers must not move."""
 
 
-class Served(Protocol):
+class PolicySubject(Protocol):
     """The fields of pods and their Deployment that a policy needs; a ModelServer or a Rollout has them."""
 
     @property
@@ -63,7 +63,7 @@ class Target(msgspec.Struct, frozen=True):
     """A quantity for pod metrics; for resources, a percentage of the pod's request."""
 
 
-def autoscaler(server: Served, lowest: int, highest: int, targets: tuple[Target, ...]) -> Object:
+def autoscaler(server: PolicySubject, lowest: int, highest: int, targets: tuple[Target, ...]) -> Object:
     """Builds a HorizontalPodAutoscaler for the server's Deployment."""
     spec = {
         "scaleTargetRef": {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "name": server.name},
@@ -84,7 +84,7 @@ def _metric(target: Target) -> Object:
 
 
 def disruption_budget(
-    server: Served, scale: Scale, settings: Settings, *, protected: bool = False, limit: Object | None = None
+    server: PolicySubject, scale: Scale, settings: Settings, *, protected: bool = False, limit: Object | None = None
 ) -> tuple[Object, ...]:
     """Builds a budget that allows one of several serving pods to be evicted at a time, or none of a protected server.
     Pods that do not serve are always evictable. A single pod needs no budget.

@@ -146,8 +146,8 @@ class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def startup_seconds(self) -> int:
-        given = self.probe_overrides.get("startupProbe")
-        return self.probes.startup.failure_window_seconds if given is None else failure_window_seconds(given)
+        probe = self.probe_overrides.get("startupProbe")
+        return self.probes.startup.failure_window_seconds if probe is None else failure_window_seconds(probe)
 
 
 class Scale(msgspec.Struct, frozen=True):

@@ -61,11 +61,11 @@ class Rules(NamedTuple):
         ids = [model for model in dict.fromkeys((*service.route.models, *qualified)) if model not in refused_models]
         refused = [Refused(model, why) for model in ids if (why := self.refusal(service.namespace, model))]
         service = service._replace(refused=(*service.refused, *refused)) if refused else service
-        judged = [Refused(model, self.refusal(service.namespace, model)) for model in service.route.aliases]
-        denied = tuple(one for one in judged if one.why)
+        refusals = [Refused(model, self.refusal(service.namespace, model)) for model in service.route.aliases]
+        denied = tuple(one for one in refusals if one.why)
         if not denied:
             return service
-        aliases = tuple(one.model for one in judged if not one.why)
+        aliases = tuple(one.model for one in refusals if not one.why)
         return service._replace(route=msgspec.structs.replace(service.route, aliases=aliases), denied=denied)
 
 

@@ -92,7 +92,7 @@ class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
     name: _DomainName
 
 
-class When(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class TargetConditions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The requests that a target accepts. All conditions must hold."""
 
     headers: Annotated[Mapping[_HeaderName, _HeaderValues], msgspec.Meta(max_length=8)] = {}
@@ -116,7 +116,7 @@ class Target(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Its weight among the targets of the same order. 0: used only if no other target of this order has an endpoint."""
     order: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
     """Targets with a smaller order are used first."""
-    when: When = When()
+    when: TargetConditions = TargetConditions()
     only: bool = False
     """Whether requests that this target accepts never go to a target of a later order."""
     wait_seconds: _Wait = 0
@@ -331,7 +331,7 @@ class Routes:
         except Exception as error:  # noqa: BLE001 - one Service must not affect others
             return InvalidRouteError(f"it cannot be read ({type(error).__name__})")
 
-    def keep(self, services: Iterable[Object]) -> None:
+    def forget_others(self, services: Iterable[Object]) -> None:
         """Forgets all Services except these."""
         uids = {service["metadata"].get("uid", "") for service in services}
         if len(self._parsed) > len(uids):
@@ -353,13 +353,13 @@ def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
     Texts for people come from a spec, where they may be longer than a route allows, so they are cut. Only the first
     aliases are kept.
     """
-    shown = msgspec.structs.replace(
+    route_text = msgspec.structs.replace(
         route,
         source=_cut(route.source, _MOST_SOURCE),
         owned_by=_cut(route.owned_by, _MOST_OWNER),
         aliases=_first(_aliases(route.aliases, route.models)),
     )
-    return {ROUTE: "true"}, {ROUTE: msgspec.json.encode(shown, order="deterministic").decode()}
+    return {ROUTE: "true"}, {ROUTE: msgspec.json.encode(route_text, order="deterministic").decode()}
 
 
 def _cut(text: str, most: int) -> str:

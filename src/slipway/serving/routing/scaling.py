@@ -112,8 +112,8 @@ def add_sample(load: Load, scaling: Scaling, sample: float, now: float, *, compl
     recent = (*load.recent, sample)[-QUICK_SAMPLES:]
     desired = _required_replicas(sum(window) / len(window), recent, scaling)
     # Replicas set by another client also stay for the delay.
-    kept = scaling.replicas if not complete or scaling.replicas != load.replicas else 0
-    highs = _highs(load.highs, max(desired, kept), now, scaling.scale_down_delay)
+    replicas = scaling.replicas if not complete or scaling.replicas != load.replicas else 0
+    highs = _highs(load.highs, max(desired, replicas), now, scaling.scale_down_delay)
     load = Load(window, began, gathered, recent, highs, scaling.replicas)
     if scaling.bounded(desired) > scaling.replicas:
         return load, scaling.bounded(desired)
@@ -133,5 +133,5 @@ def _required_replicas(average: float, recent: tuple[float, ...], scaling: Scali
 def _highs(highs: tuple[High, ...], replicas: int, now: float, delay: float) -> tuple[High, ...]:
     """Adds a number to the list of highs. The highest one within the delay comes first; lower or older ones are
     dropped."""
-    kept = [high for high in highs if high.replicas > replicas and now - high.at < delay]
-    return (*kept, High(now, replicas))
+    recent = [high for high in highs if high.replicas > replicas and now - high.at < delay]
+    return (*recent, High(now, replicas))

@@ -30,7 +30,7 @@ PASSED_THROUGH = frozenset({"WaitingForPods", "RollingOut"})
 SETTLED = frozenset({"Complete", "ScaledToZero", "AsExpected"})
 """Reasons with which ``False`` is a normal state."""
 STARTING = "No replica answers yet; the first start downloads the weights."
-ON_THEIR_WAY = "Replicas of the latest spec are starting."
+REPLICAS_STARTING = "Replicas of the latest spec are starting."
 SERVING = frozenset({DEPLOYMENT, LEADER_WORKER_SET})
 """Kinds of workloads whose replicas answer requests."""
 MAX_LISTED = 3
@@ -109,8 +109,8 @@ def _available(components: Sequence[Component], failure: Failure | None, pending
 
 
 def _answering(component: Component) -> str:
-    ready, whose = component.ready, f"{component.name}: " if component.name else ""
-    return f"{whose}{ready} replica{'s' * (ready != 1)} answer{'s' * (ready == 1)}."
+    ready, prefix = component.ready, f"{component.name}: " if component.name else ""
+    return f"{prefix}{ready} replica{'s' * (ready != 1)} answer{'s' * (ready == 1)}."
 
 
 def _asleep(components: Sequence[Component]) -> Pending | None:
@@ -126,11 +126,13 @@ def _progressing(components: Sequence[Component], failure: Failure | None, pendi
         return Condition("Progressing", "True", pending.reason, pending.message)
     workloads = [one.workload for one in components if one.workload is not None]
     if len(workloads) < len(components) or not all(map(complete, workloads)):
-        return Condition("Progressing", "True", "RollingOut", ON_THEIR_WAY)
-    return Condition("Progressing", "False", "Complete", _done(sum(_counts(one)[0] for one in workloads)))
+        return Condition("Progressing", "True", "RollingOut", REPLICAS_STARTING)
+    return Condition(
+        "Progressing", "False", "Complete", _describe_complete(sum(_count_replicas(one)[0] for one in workloads))
+    )
 
 
-def _done(replicas: int) -> str:
+def _describe_complete(replicas: int) -> str:
     if replicas == 0:
         return "Scaled to zero replicas. The next one starts with the latest spec."
     return "The replica runs the latest spec." if replicas == 1 else f"All {replicas} replicas run the latest spec."
@@ -138,14 +140,14 @@ def _done(replicas: int) -> str:
 
 def complete(workload: Object) -> bool:
     """Whether all replicas run the latest spec and answer."""
-    desired, updated, ready, total = _counts(workload)
+    desired, updated, ready, total = _count_replicas(workload)
     return _current(workload) and updated == desired and ready >= desired and total == desired
 
 
 def newest_answers(children: Mapping[tuple[Kind, Key], Object]) -> bool:
     """Whether no workload has replicas of an earlier spec, and each that should have replicas has one that answers:
     without a ready canary, all requests go to the earlier spec."""
-    counts = [_counts(child) for (kind, _name), child in children.items() if kind in SERVING]
+    counts = [_count_replicas(child) for (kind, _name), child in children.items() if kind in SERVING]
     return all(updated >= total and (ready or not desired) for desired, updated, ready, total in counts)
 
 
@@ -154,7 +156,7 @@ def _current(deployment: Object) -> bool:
     return observed >= generation(deployment)
 
 
-def _counts(deployment: Object) -> tuple[int, int, int, int]:
+def _count_replicas(deployment: Object) -> tuple[int, int, int, int]:
     status = deployment.get("status", {})
     desired = deployment["spec"].get("replicas", 1)
     return desired, status.get("updatedReplicas", 0), status.get("readyReplicas", 0), status.get("replicas", 0)
@@ -174,12 +176,12 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
         text = f"An older model of another API in the same namespace has this name, and requests for {ident} go to it."
         return Condition(ROUTED, "False", "NoId", f"{text} This model has no model ID. Rename one of the two.")
     refused = [f"{name} {why}." for name in (*names, ident) if (why := own.why_not(name))]
-    lost = [(name, decided[name].qualified) for name in names if name in decided and decided[name].key != key]
-    if not refused and not lost:
+    conflicting = [(name, decided[name].qualified) for name in names if name in decided and decided[name].key != key]
+    if not refused and not conflicting:
         served = f"The gateway serves this model as {', '.join([*names, ident])}."
         return Condition("Routed", "True", "Routed", " ".join([served, *_of_aliases(own)]))
-    conflicts = ", ".join(f"{name} is served by {winner}" for name, winner in lost)
-    texts = [*([f"An older model has the name: {conflicts}."] if lost else []), *refused]
+    conflicts = ", ".join(f"{name} is served by {winner}" for name, winner in conflicting)
+    texts = [*([f"An older model has the name: {conflicts}."] if conflicting else []), *refused]
     texts += [f"The model ID of this one is {ident}."] if ident in qualified else []
     return Condition(ROUTED, "False", "NameConflict", " ".join(texts))
 

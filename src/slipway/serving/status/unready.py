@@ -60,9 +60,9 @@ def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, no
         return Explanation()
     reason = stalled.get("reason", "")
     if reason not in WAITING:
-        return Explanation(_word(reason, final=reason not in RESTARTING))
+        return Explanation(_parse(reason, final=reason not in RESTARTING))
     remaining = max((since + node_wait_seconds - now for since in map(_unscheduled_since, pods) if since), default=0.0)
-    return Explanation(_word(reason, final=remaining <= 0), remaining if remaining > 0 else None)
+    return Explanation(_parse(reason, final=remaining <= 0), remaining if remaining > 0 else None)
 
 
 def parse_unready(annotations: Mapping[str, str]) -> Unready | None:
@@ -92,7 +92,7 @@ def stand_in(api: str, resource: Object, unready: Unready) -> Object:
     return service
 
 
-def _word(reason: str, *, final: bool) -> Unready | None:
+def _parse(reason: str, *, final: bool) -> Unready | None:
     """Returns None for an invalid reason, because conditions of other writers may contain anything."""
     try:
         return msgspec.convert({"reason": reason, "final": final}, Unready)

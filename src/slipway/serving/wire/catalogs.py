@@ -177,11 +177,11 @@ def choose_entry(catalog: Catalog, place: str, name: str, version: str | None) -
 def read_catalog(body: bytes | bytearray) -> Document:
     """Parses a catalog. Raises DecodingError if it is invalid, or lists a version of a model twice."""
     document = decode_json(body, Document, most=CATALOG_BYTES)
-    seen: set[tuple[str, str]] = set()
+    versions: set[tuple[str, str]] = set()
     for entry in document.entries:
-        if (entry.name, entry.version) in seen:
+        if (entry.name, entry.version) in versions:
             raise DecodingError(f"it has {entry.name} in version {entry.version or 'none'} more than once")
-        seen.add((entry.name, entry.version))
+        versions.add((entry.name, entry.version))
     return document
 
 

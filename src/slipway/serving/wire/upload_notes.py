@@ -69,8 +69,8 @@ def proven(model: Object, key: bytes) -> Note | None:
     return noted if _is_one_of(noted.proof, valid) else None
 
 
-def _is_one_of(given: str, valid: Sequence[str]) -> bool:
-    return any(hmac.compare_digest(given.encode(), one.encode()) for one in valid)
+def _is_one_of(text: str, valid: Sequence[str]) -> bool:
+    return any(hmac.compare_digest(text.encode(), one.encode()) for one in valid)
 
 
 def reserved(model: Object, key: bytes, now: float) -> int:

@@ -48,7 +48,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """Key shared with the depot."""
 
 
-class Means(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveryMethod(msgspec.Struct, frozen=True, kw_only=True):
     """How models get into pods."""
 
     mode: str = ""

@@ -15,7 +15,7 @@ from slipway.serving.contract.delivery import Blocked, DeliveryWorld, NotDeliver
 from slipway.serving.contract.watches import enqueue_nothing
 from slipway.serving.pods.workload import child
 from slipway.serving.wire.depot_token import KEY_BYTES, Claim, sign
-from slipway.weights.delivery.delivered import Choices, DeliveredModel, Means
+from slipway.weights.delivery.delivered import Choices, DeliveredModel, DeliveryMethod
 
 UNAVAILABLE = "ImageVolumeUnavailable"
 KUBELET = (1, 33)
@@ -27,7 +27,7 @@ UNKNOWN_SECONDS = 5.0
 VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
-def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> Means:
+def plan_delivery(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> DeliveryMethod:
     """Returns how pods get these models. Raises NotDeliverableError if nodes cannot mount them."""
     if not choices.node_registry:
         raise NotDeliverableError(UNAVAILABLE, "No registry that nodes can reach is configured.")
@@ -46,11 +46,11 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredMode
     space = world.listers.get(NAMESPACES.kind, Key("", key(world.workload).namespace))
     if space is None:  # the cache lags behind
         text = "The controller does not know the namespace yet."
-        return Means(blocked=Blocked(UNAVAILABLE, text, waiting=True), recheck_seconds=UNKNOWN_SECONDS)
+        return DeliveryMethod(blocked=Blocked(UNAVAILABLE, text, waiting=True), recheck_seconds=UNKNOWN_SECONDS)
     images = {one.name: f"{choices.node_registry}/{one.repository}@{one.image}" for one in models}
     expires = _expires(world)
     secret = _pull_secret(world, choices, Claim(use="pull", namespace=key(space).name, uid=uid(space), expires=expires))
-    return Means(
+    return DeliveryMethod(
         mode="ImageVolume",
         reason="ImageVolume",
         registry=choices.node_registry,
@@ -106,8 +106,8 @@ def _node(node: Object) -> Object:
     """Returns the fields of a node that are used here."""
     metadata = {field: node["metadata"].get(field) for field in ("name", "uid", "resourceVersion", "labels")}
     node_info = (node.get("status") or {}).get("nodeInfo") or {}
-    kept = {field: str(node_info.get(field, "")) for field in ("kubeletVersion", "containerRuntimeVersion")}
-    return {"kind": NODE.kind, "metadata": metadata, "status": {"nodeInfo": kept}}
+    fields = {field: str(node_info.get(field, "")) for field in ("kubeletVersion", "containerRuntimeVersion")}
+    return {"kind": NODE.kind, "metadata": metadata, "status": {"nodeInfo": fields}}
 
 
 NAMESPACES = Watch(kind=metadata_of(NAMESPACE), enqueue=enqueue_nothing)

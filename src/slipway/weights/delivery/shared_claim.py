@@ -11,7 +11,7 @@ from slipway.serving.containers import volumes
 from slipway.serving.contract.delivery import Blocked, DeliveryWorld, owner, owners, template_of
 from slipway.serving.pods.job import pods_of
 from slipway.serving.pods.workload import MANAGER, UNPRIVILEGED, restricted
-from slipway.weights.delivery.delivered import Choices, DeliveredModel, Means
+from slipway.weights.delivery.delivered import Choices, DeliveredModel, DeliveryMethod
 from slipway.weights.jobs import loads as jobs
 from slipway.weights.jobs.loads import Run, Runner
 from slipway.weights.place import claim, claim_reference
@@ -31,14 +31,16 @@ GIB, MARGIN = 1 << 30, 1.1
 REASONS = {"ReadWriteMany": "RWXSharedVolume", "ReadWriteOnce": "RWOSharedVolume"}
 
 
-def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> Means:
+def plan_delivery(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> DeliveryMethod:
     """Returns the claim, and the remaining work to fill it."""
     digests = {one.digest: one for one in models}
     set_digest = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()[:12]
     place = Key(key(world.workload).namespace, f"{choices.prefix}cache-{set_digest}")
     pvc = world.claims.get(place.name)
     if pvc is not None and deleting(pvc):
-        return Means(claims=(pvc,), blocked=Blocked(CLAIM_PENDING, f"The claim {place.name} is being deleted.", True))
+        return DeliveryMethod(
+            claims=(pvc,), blocked=Blocked(CLAIM_PENDING, f"The claim {place.name} is being deleted.", True)
+        )
     runs = {one: _run(world, pvc, place.name, one) for one in sorted(digests)}
     recorded = _filled_digests(pvc)
     filled = recorded | {one for one, run in runs.items() if run.complete_since is not None}
@@ -47,7 +49,7 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredMode
     desired_pvc = _claim(world, choices, pvc or claim(claim_reference(*place), spec), filled & digests.keys())
     missing = next((one for one in sorted(digests) if one not in filled), None)
     if missing is None:
-        return Means(
+        return DeliveryMethod(
             mode="SharedPVC",
             reason=REASONS[choices.access_mode],
             registry=choices.registry,
@@ -62,11 +64,15 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredMode
         )
     run, again = runs[missing], runs[missing].retried_at()
     if run.job is not None and run.outlived(world.now):
-        return Means(claims=(desired_pvc,), finished_jobs=(*over, run.job), blocked=_progress(pvc, place.name, run))
+        return DeliveryMethod(
+            claims=(desired_pvc,), finished_jobs=(*over, run.job), blocked=_progress(pvc, place.name, run)
+        )
     new_jobs = () if pvc is None else (_job(world, choices, pvc, digests[missing], run),)
     delay = None if again is None else max(again - world.now, 0.0)
     blocked = _progress(pvc, place.name, run)
-    return Means(claims=(desired_pvc,), jobs=new_jobs, finished_jobs=over, blocked=blocked, recheck_seconds=delay)
+    return DeliveryMethod(
+        claims=(desired_pvc,), jobs=new_jobs, finished_jobs=over, blocked=blocked, recheck_seconds=delay
+    )
 
 
 def _volume(choices: Choices) -> str:
@@ -85,8 +91,8 @@ def _claim(world: DeliveryWorld, choices: Choices, pvc: Object, filled: set[str]
     others = [one for one in owners(pvc) if one.get("uid") != mine["uid"]]
     annotations = {**(metadata.get("annotations") or {}), **({FILLED: ",".join(sorted(filled))} if filled else {})}
     labels = {**(metadata.get("labels") or {}), choices.label: "true", MANAGED_BY: MANAGER}
-    kept = owners(pvc) if len(others) < len(owners(pvc)) else [*others, mine]
-    changed = {**metadata, "labels": labels, "ownerReferences": kept} | (
+    remaining = owners(pvc) if len(others) < len(owners(pvc)) else [*others, mine]
+    changed = {**metadata, "labels": labels, "ownerReferences": remaining} | (
         {"annotations": annotations} if annotations else {}
     )
     return {**pvc, "metadata": changed}
@@ -124,8 +130,8 @@ def _job(world: DeliveryWorld, choices: Choices, pvc: Object, model: DeliveredMo
     )
     access = of_operator(settings.loader) + of_registry(choices.ca)
     access += mounted(volumes.claim(_volume(choices), key(pvc).name), FOLDER)
-    words = ("pull", f"{choices.registry}/{model.repository}@{model.digest}", f"{FOLDER}/{_folder(model.digest)}")
-    container = jobs.container(runner, words, access, name="puller")
+    arguments = ("pull", f"{choices.registry}/{model.repository}@{model.digest}", f"{FOLDER}/{_folder(model.digest)}")
+    container = jobs.container(runner, arguments, access, name="puller")
     affinity = {part: rules for part, rules in (pod.get("affinity") or {}).items() if part == "nodeAffinity"}
     job = jobs.task(
         runner,

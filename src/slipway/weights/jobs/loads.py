@@ -60,7 +60,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
 def container(
     runner: Runner,
-    words: Sequence[str],
+    arguments: Sequence[str],
     access: Access,
     *,
     name: str = agent.CONTAINER,
@@ -71,7 +71,7 @@ def container(
     loader_container = Container(
         name=name,
         image=runner.image,
-        args=("loader", *words),
+        args=("loader", *arguments),
         env=access.env,
         env_from=tuple(env_from),
         mounts=access.mounts,
@@ -103,8 +103,8 @@ def evict(
 ) -> Object:
     """Returns a Job that removes a place's directory, on any node that can mount its claim."""
     access = place.access_to_all(volume)
-    words = ("evict", place.path, *options)
-    evictor = container(runner, words, access, name="evictor")
+    arguments = ("evict", place.path, *options)
+    evictor = container(runner, arguments, access, name="evictor")
     return task(runner, name, namespace, evictor, access.volumes, tolerations=(EVERYWHERE,))
 
 
@@ -162,18 +162,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.outlived(now) else (child,)
 
 
-def observe_run(world: World, name: Key, words: Sequence[str]) -> Run:
+def observe_run(world: World, name: Key, arguments: Sequence[str]) -> Run:
     """Returns the state of the Job with this name, if its program has these arguments."""
     existing = world.children.get((JOB, name))
-    if existing is None or deleting(existing) or words_of(existing) != [*words]:
+    if existing is None or deleting(existing) or arguments_of(existing) != [*arguments]:
         return Run(name=name.name)
     return Run(name=name.name, job=existing, pods=pods_of(existing, world.pods))
 
 
-def words_of(manifest: Object) -> list[str]:
+def arguments_of(manifest: Object) -> list[str]:
     """Returns the program's arguments, which distinguish a Job from another one with the same name."""
-    words: list[str] = manifest["spec"]["template"]["spec"]["containers"][0].get("args", [])
-    return words
+    arguments: list[str] = manifest["spec"]["template"]["spec"]["containers"][0].get("args", [])
+    return arguments
 
 
 def in_place(manifest: Object, owners: Iterable[Kind], namespace: str) -> bool:

@@ -81,14 +81,14 @@ def job(
     run: Run,
     namespace: str,
     labels: Mapping[str, str],
-    words: Sequence[str],
+    arguments: Sequence[str],
     access: Access,
     *,
     retries: int = 0,
 ) -> Object:
     """Returns the desired Job. An existing one keeps its own arguments, because a Job cannot be changed."""
     settings = world.settings
-    command = words if run.job is None else jobs.words_of(run.job)[1:]
+    command = arguments if run.job is None else jobs.arguments_of(run.job)[1:]
     runner = Runner(
         image=settings.loader_image,
         manager=MANAGER,
@@ -116,9 +116,9 @@ def update_record(record: Record, run: Run, world: World, progress: str) -> Reco
     usable = len(report.resume) <= LONGEST_RESUME and report.resume.isprintable()
     resume = report.resume if usable else ""
     total = size(run, world) or record.total
-    moved = bool(resume) and resume != record.resume
+    has_progressed = bool(resume) and resume != record.resume
     return msgspec.structs.replace(
-        record, total=total, resume=resume or record.resume, failures=0 if moved else record.failures
+        record, total=total, resume=resume or record.resume, failures=0 if has_progressed else record.failures
     )
 
 

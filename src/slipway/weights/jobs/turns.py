@@ -74,7 +74,7 @@ def by_turn(model: Object) -> Iterable[str]:
 def watches(kind: Kind, kinds: Sequence[Kind], at_once: int) -> tuple[Watch, ...]:
     """Returns the watches of one kind for the models that share its turns."""
     indexes: dict[str, IndexFunction] = {TURN: by_turn}
-    enqueue = _woken(kind, kinds, at_once)
+    enqueue = _enqueue_waiting(kind, kinds, at_once)
     return (*owned_by(kind, JOB), *(Watch(kind=one, enqueue=enqueue, indexes=indexes) for one in kinds))
 
 
@@ -87,7 +87,7 @@ def place(world: World, queue: Queue) -> Place:
         return "has"
     if NEXT not in now and any(world.listers.count(kind, TURN, _of(NEXT, namespace)) for kind in queue.kinds):
         return "waits"
-    rivals = _listed(world.listers, queue.kinds, _of(NEXT if NEXT in now else WAITS, namespace))
+    rivals = _list_models(world.listers, queue.kinds, _of(NEXT if NEXT in now else WAITS, namespace))
     return "next" if all(age(mine) <= age(one) for one in rivals) else "waits"
 
 
@@ -98,8 +98,8 @@ def has_turn(world: World, queue: Queue) -> bool:
     if at != "next":
         return at == "has"
     mine = world.resource
-    held = _held(_listed(world.listers, queue.kinds, HAS))
-    line = [one for one in _listed(world.listers, queue.kinds, NEXT) if uid(one) != uid(mine)]
+    held = _count_turns(_list_models(world.listers, queue.kinds, HAS))
+    line = [one for one in _list_models(world.listers, queue.kinds, NEXT) if uid(one) != uid(mine)]
     most = min(_free(held, queue.at_once), 1 if queue.capacity else queue.at_once)
     first = _in_line([*line, mine], held, queue.at_once, timestamp(world.now))[: max(most, 0)]
     return any(one is mine for one in first)
@@ -107,14 +107,14 @@ def has_turn(world: World, queue: Queue) -> bool:
 
 def must_yield(world: World, queue: Queue) -> bool:
     """Whether the resource has had its turn for so long that it yields to another namespace's model."""
-    mine, begun = world.resource, _listed(world.listers, queue.kinds, HAS)
-    held = _held(begun)
+    mine, running = world.resource, _list_models(world.listers, queue.kinds, HAS)
+    held = _count_turns(running)
     if _since(mine) is None or _free(held, queue.at_once) > 0 or place(world, queue) != "has":
         return False
     own, most = key(mine).namespace, _most_of_one(queue.at_once)
-    waiting = [key(one).namespace for one in _listed(world.listers, queue.kinds, NEXT)]
+    waiting = [key(one).namespace for one in _list_models(world.listers, queue.kinds, NEXT)]
     others = sum(one != own and held[one] < most for one in waiting)
-    expired = [one for one in begun if remaining_slice(one, world) <= 0]
+    expired = [one for one in running if remaining_slice(one, world) <= 0]
     expired.sort(key=lambda one: (-held[key(one).namespace], _since(one) or 0.0, age(one)))
     return any(uid(one) == uid(mine) for one in expired[:others])
 
@@ -132,19 +132,19 @@ def room(world: World, queue: Queue) -> int | None:
         return None
     limit, namespace = math.floor(amount(queue.capacity)), key(world.resource).namespace
     share = limit * queue.share // 100
-    taken, reported = Counter[str](), Counter[str]()
+    used, reported = Counter[str](), Counter[str]()
     for model in (one for kind in queue.kinds for one in world.list(kind) if uid(one) != uid(world.resource)):
         if is_published(model):
-            taken[key(model).namespace] += queue.copies * size_of(model)
+            used[key(model).namespace] += queue.copies * size_of(model)
             continue
-        taken[key(model).namespace] += queue.reserved(model)
+        used[key(model).namespace] += queue.reserved(model)
         if HAS in by_turn(model):
             reported[key(model).namespace] += _size_in_turn(model, world, limit)
         else:  # an ended attempt: the data that it sent may still be stored
             reported[key(model).namespace] += min(size_of(model), limit)
-    claims = {one: max(min(size, (share if one else limit) - taken[one]), 0) for one, size in reported.items()}
-    free = limit - taken.total() - sum(claims.values())
-    own = (share if namespace else limit) - taken[namespace] - claims.get(namespace, 0)
+    claims = {one: max(min(size, (share if one else limit) - used[one]), 0) for one, size in reported.items()}
+    free = limit - used.total() - sum(claims.values())
+    own = (share if namespace else limit) - used[namespace] - claims.get(namespace, 0)
     return max(min(free, own), 0)
 
 
@@ -187,13 +187,13 @@ def _of(value: str, namespace: str) -> str:
     return f"{value}/{namespace}"
 
 
-def _listed(listers: Listers, kinds: Iterable[Kind], value: str) -> list[Object]:
+def _list_models(listers: Listers, kinds: Iterable[Kind], value: str) -> list[Object]:
     return [one for kind in kinds for one in listers.list(kind, TURN, value)]
 
 
-def _held(begun: Iterable[Object]) -> Counter[str]:
+def _count_turns(models: Iterable[Object]) -> Counter[str]:
     """Counts the turns of each namespace. Cluster-scoped models count as one namespace."""
-    return Counter(key(one).namespace for one in begun)
+    return Counter(key(one).namespace for one in models)
 
 
 def _most_of_one(at_once: int) -> int:
@@ -219,16 +219,16 @@ def _in_line(first: Iterable[Object], held: Mapping[str, int], at_once: int, now
         turn = find(model, TURN) or {}
         return str(turn.get("lastTransitionTime") or now) if turn.get("status") == "Unknown" else now
 
-    had, ranked = Counter(held), []
+    turns, ranked = Counter(held), []
     for model in sorted(first, key=lambda one: (since(one), age(one))):
         namespace = key(model).namespace
-        if had[namespace] < _most_of_one(at_once):
-            ranked.append((had[namespace], since(model), age(model), model))
-            had[namespace] += 1
+        if turns[namespace] < _most_of_one(at_once):
+            ranked.append((turns[namespace], since(model), age(model), model))
+            turns[namespace] += 1
     return [model for *_rank, model in sorted(ranked, key=lambda one: one[:3])]
 
 
-def _woken(kind: Kind, kinds: Sequence[Kind], at_once: int) -> Enqueue:
+def _enqueue_waiting(kind: Kind, kinds: Sequence[Kind], at_once: int) -> Enqueue:
     """Returns a map function for the models of ``kind``: a change of a model of any kind enqueues those that may get or
     lose a turn."""
 
@@ -239,12 +239,12 @@ def _woken(kind: Kind, kinds: Sequence[Kind], at_once: int) -> Enqueue:
         namespace, models = change.key.namespace, list[Object]()
         departed = {_of(NEXT, namespace), _of(WAITS, namespace)} & (before - after)  # a new model enqueues itself
         if departed and not any(listers.count(one, TURN, _of(NEXT, namespace)) for one in kinds):
-            oldest = min(_listed(listers, kinds, _of(WAITS, namespace)), key=age, default=None)
+            oldest = min(_list_models(listers, kinds, _of(WAITS, namespace)), key=age, default=None)
             models += [oldest] if oldest else []
         if {HAS, NEXT} & (before ^ after):
-            begun = _listed(listers, kinds, HAS)
-            line = _in_line(_listed(listers, kinds, NEXT), _held(begun), at_once, "9")
-            models += line[: _WOKEN * at_once] + (begun if NEXT in after else [])
+            running = _list_models(listers, kinds, HAS)
+            line = _in_line(_list_models(listers, kinds, NEXT), _count_turns(running), at_once, "9")
+            models += line[: _WOKEN * at_once] + (running if NEXT in after else [])
         return [key(one) for one in models if one["kind"] == kind.kind]
 
     return enqueue

@@ -55,7 +55,7 @@ class CatalogError(Exception):
         """Whether it may resolve itself."""
 
 
-class Door(msgspec.Struct, frozen=True, kw_only=True):
+class CatalogEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The address and credentials of a catalog."""
 
     url: str
@@ -66,7 +66,7 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     """CA certificate in PEM format; empty: the public authorities."""
 
     def __repr__(self) -> str:
-        return f"Door({self.url!r})"
+        return f"CatalogEndpoint({self.url!r})"
 
 
 class CatalogResponse(NamedTuple):
@@ -84,7 +84,7 @@ def policy(blocked: Sequence[str] = ()) -> AddressPolicy:
     return AddressPolicy(allowed=EVERYWHERE, blocked=(*METADATA, *HERE, *blocked))
 
 
-def loader_words(blocked: Sequence[str] = ()) -> list[str]:
+def loader_arguments(blocked: Sequence[str] = ()) -> list[str]:
     """Returns the loader's arguments for the same policy."""
     rules = policy(blocked)
     allowed = (f"--allow-host={one}" for one in rules.allowed)
@@ -94,11 +94,11 @@ def loader_words(blocked: Sequence[str] = ()) -> list[str]:
 def authorization(secret: Mapping[str, str]) -> str:
     """Returns the header for a Secret's data (base64): ``token``, or ``username`` and ``password``. Raises CatalogError
     if they are invalid."""
-    given = {name: _text(secret[name]) for name in ("token", "username", "password") if secret.get(name)}
-    if given.get("token"):
-        return f"Bearer {given['token']}"
-    if given.get("username") and given.get("password"):
-        both = f"{given['username']}:{given['password']}"
+    credentials = {name: _text(secret[name]) for name in ("token", "username", "password") if secret.get(name)}
+    if credentials.get("token"):
+        return f"Bearer {credentials['token']}"
+    if credentials.get("username") and credentials.get("password"):
+        both = f"{credentials['username']}:{credentials['password']}"
         return f"Basic {b64encode(both.encode()).decode()}"
     raise CatalogError("InvalidCredentials", "The Secret has neither token nor username and password.")
 
@@ -123,10 +123,10 @@ def _text(value: str) -> str:
     return text
 
 
-async def fetch_catalog(door: Door, allowed: AddressPolicy, tag: str = "") -> CatalogResponse:
+async def fetch_catalog(endpoint: CatalogEndpoint, allowed: AddressPolicy, tag: str = "") -> CatalogResponse:
     """Returns the catalog, or the information that it still has the ETag ``tag``. Raises CatalogError."""
     headers = {"If-None-Match": tag} if tag else {}
-    answer = await _ask(door, allowed, "GET", CATALOG, CATALOG_BYTES, headers=headers)
+    answer = await _send_request(endpoint, allowed, "GET", CATALOG, CATALOG_BYTES, headers=headers)
     if answer.status == HTTPStatus.NOT_MODIFIED:
         if not tag:
             raise CatalogError(
@@ -136,16 +136,16 @@ async def fetch_catalog(door: Door, allowed: AddressPolicy, tag: str = "") -> Ca
     try:
         return CatalogResponse(read_catalog(answer.body), answer.tag)
     except DecodingError as error:
-        raise CatalogError("InvalidCatalog", f"{door.url} did not send a valid catalog: {error}.") from error
+        raise CatalogError("InvalidCatalog", f"{endpoint.url} did not send a valid catalog: {error}.") from error
 
 
-async def exchange(door: Door, allowed: AddressPolicy, request: GrantRequest) -> Grant:
+async def exchange(endpoint: CatalogEndpoint, allowed: AddressPolicy, request: GrantRequest) -> Grant:
     """Returns a grant for one entry. Raises CatalogError."""
-    answer = await _ask(door, allowed, "POST", GRANTS, GRANT_BYTES, json=msgspec.to_builtins(request))
+    answer = await _send_request(endpoint, allowed, "POST", GRANTS, GRANT_BYTES, json=msgspec.to_builtins(request))
     try:
         return read_grant(answer.body, request)
     except DecodingError as error:
-        raise CatalogError("InvalidGrant", f"{door.url} did not send a valid grant: {error}.") from error
+        raise CatalogError("InvalidGrant", f"{endpoint.url} did not send a valid grant: {error}.") from error
 
 
 class _Answer(NamedTuple):
@@ -154,57 +154,59 @@ class _Answer(NamedTuple):
     body: bytearray
 
 
-async def _ask(door: Door, allowed: AddressPolicy, method: str, path: str, most: int, **options: Any) -> _Answer:
+async def _send_request(
+    endpoint: CatalogEndpoint, allowed: AddressPolicy, method: str, path: str, most: int, **options: Any
+) -> _Answer:
     """Sends one request on its own connection. Raises CatalogError."""
     try:
-        address = URL(door.url + path)
+        address = URL(endpoint.url + path)
     except ValueError:
-        raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: it is not a valid URL.") from None
+        raise CatalogError("AddressNotAllowed", f"{endpoint.url} was not contacted: it is not a valid URL.") from None
     refused = allowed.refusal_of_name(address.host or "")
     if address.scheme != "https" or refused:
-        raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {refused or 'it is not https'}.")
-    headers = {"Authorization": door.authorization, "Accept": "application/json", **options.pop("headers", {})}
-    connector = aiohttp.TCPConnector(ssl=await _trust(door.authority), resolver=_Guarded(allowed), force_close=True)
+        raise CatalogError("AddressNotAllowed", f"{endpoint.url} was not contacted: {refused or 'it is not https'}.")
+    headers = {"Authorization": endpoint.authorization, "Accept": "application/json", **options.pop("headers", {})}
+    connector = aiohttp.TCPConnector(ssl=await _trust(endpoint.authority), resolver=_Guarded(allowed), force_close=True)
     try:
         async with (
             aiohttp.ClientSession(connector=connector, timeout=_LIMIT, cookie_jar=aiohttp.DummyCookieJar()) as session,
             session.request(method, address, headers=headers, allow_redirects=False, **options) as response,
         ):
-            return _checked(door, response, await _body(door, response, most))
+            return _check_response(endpoint, response, await _read_body(endpoint, response, most))
     except _NotAllowedError as error:
-        raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {error}.") from None
+        raise CatalogError("AddressNotAllowed", f"{endpoint.url} was not contacted: {error}.") from None
     except aiohttp.ClientSSLError as error:
         raise CatalogError(
-            "InvalidCertificate", f"The certificate of {door.url} is not trusted: {describe_error(error)}."
+            "InvalidCertificate", f"The certificate of {endpoint.url} is not trusted: {describe_error(error)}."
         ) from error
     except TimeoutError:
         raise CatalogError(
-            "Unreachable", f"{door.url} did not answer within {SECONDS:.0f} seconds.", passing=True
+            "Unreachable", f"{endpoint.url} did not answer within {SECONDS:.0f} seconds.", passing=True
         ) from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         cause = error.__cause__ or error.__context__
         if isinstance(cause, _NotAllowedError):
-            raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {cause}.") from None
+            raise CatalogError("AddressNotAllowed", f"{endpoint.url} was not contacted: {cause}.") from None
         raise CatalogError(
-            "Unreachable", f"{door.url} cannot be reached: {describe_error(error)}.", passing=True
+            "Unreachable", f"{endpoint.url} cannot be reached: {describe_error(error)}.", passing=True
         ) from error
 
 
-def _checked(door: Door, response: aiohttp.ClientResponse, body: bytearray) -> _Answer:
+def _check_response(endpoint: CatalogEndpoint, response: aiohttp.ClientResponse, body: bytearray) -> _Answer:
     status = response.status
     if status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED):
         return _Answer(status, response.headers.get("ETag", "")[:256], body)
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         raise CatalogError(
-            "Redirected", f"{door.url} redirects elsewhere (status {status}); redirects are not followed."
+            "Redirected", f"{endpoint.url} redirects elsewhere (status {status}); redirects are not followed."
         )
     if status in _REFUSED:
-        raise CatalogError("Unauthorized", f"{door.url} rejected the credential (status {status}).")
+        raise CatalogError("Unauthorized", f"{endpoint.url} rejected the credential (status {status}).")
     passing = status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    raise CatalogError("Refused", f"{door.url} answered with status {status}.", passing=passing)
+    raise CatalogError("Refused", f"{endpoint.url} answered with status {status}.", passing=passing)
 
 
-async def _body(door: Door, response: aiohttp.ClientResponse, most: int) -> bytearray:
+async def _read_body(endpoint: CatalogEndpoint, response: aiohttp.ClientResponse, most: int) -> bytearray:
     """Returns the response body, of at most ``most`` bytes after decompression. Raises CatalogError."""
     body = bytearray()
     if response.status != HTTPStatus.OK:
@@ -212,7 +214,7 @@ async def _body(door: Door, response: aiohttp.ClientResponse, most: int) -> byte
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > most:
-            raise CatalogError("InvalidCatalog", f"{door.url} sent more than {most} bytes, which is the limit.")
+            raise CatalogError("InvalidCatalog", f"{endpoint.url} sent more than {most} bytes, which is the limit.")
     return body
 
 

@@ -91,11 +91,11 @@ def renamed_token(env: Sequence[Object], env_from: Sequence[Object]) -> tuple[Ob
     A token from ``envFrom`` becomes an optional key of its only Secret. With several Secrets it is unknown which one
     has it, and a variable has only one source.
     """
-    given, old = {variable["name"]: variable for variable in env}, huggingface.OLD_TOKEN
-    if huggingface.TOKEN in given:
+    variables, old = {variable["name"]: variable for variable in env}, huggingface.OLD_TOKEN
+    if huggingface.TOKEN in variables:
         return ()
-    if old in given:
-        return ({**given[old], "name": huggingface.TOKEN},)
+    if old in variables:
+        return ({**variables[old], "name": huggingface.TOKEN},)
     sources = [source for source in env_from if "secretRef" in source and old.startswith(source.get("prefix", ""))]
     if len(sources) != 1:
         return ()

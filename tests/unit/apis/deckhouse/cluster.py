@@ -51,7 +51,7 @@ class Cluster:
         self.pods: dict[str, dict[str, Any]] = {}
         self.reports: dict[str, AgentReport] = {}
         self.secrets: dict[Key, dict[str, Any]] = {}
-        self.blind = 0
+        self.write_only = 0
         """How often a Secret was in a plan."""
         self.key = KEY
         self.now, self._made = START, 0
@@ -165,8 +165,8 @@ class Cluster:
         for place, child in children.items():
             if place not in self.jobs:
                 self._start(owner, model["kind"], place, child)
-        for secret in plan.blind:
-            self.blind += 1
+        for secret in plan.write_only:
+            self.write_only += 1
             self.secrets[key(secret)] = secret
 
     def _start(self, owner: str, kind: str, place: Key, child: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from slipway.serving.contract.api import World
 from slipway.serving.contract.settings import Sources
 from slipway.serving.wire import catalogs
 from slipway.serving.wire.catalogs import Catalog, CatalogAddress
-from slipway.weights.jobs.loads import words_of
+from slipway.weights.jobs.loads import arguments_of
 
 from .cluster import Cluster
 
@@ -51,7 +51,7 @@ class Importing(Cluster):
 
 
 def source(cluster: Cluster) -> str:
-    return words_of(cluster.job("mine"))[2]
+    return arguments_of(cluster.job("mine"))[2]
 
 
 def test_an_import_asks_the_depot_and_its_provenance_stays() -> None:
@@ -79,7 +79,7 @@ def test_no_secret_is_written_for_an_import() -> None:
     cluster = Importing()
     cluster.create("mine", catalog={"name": "tiny"})
     cluster.reconcile("mine")
-    assert (cluster.secrets, cluster.blind) == ({}, 0)
+    assert (cluster.secrets, cluster.write_only) == ({}, 0)
 
 
 def test_without_a_catalog_that_is_ready_an_import_waits_and_says_for_what() -> None:
@@ -112,7 +112,7 @@ def test_an_import_is_told_which_addresses_the_operator_blocks() -> None:
     cluster.settings = msgspec.structs.replace(cluster.settings, sources=Sources(blocked_networks=("10.9.0.0/16",)))
     cluster.create("mine", catalog={"name": "tiny"})
     cluster.reconcile("mine")
-    words = words_of(cluster.job("mine"))
+    words = arguments_of(cluster.job("mine"))
     assert "--guard" in words
     for network in ("127.0.0.0/8", "169.254.169.254", "10.9.0.0/16"):
         assert f"--block-network={network}" in words
@@ -122,4 +122,4 @@ def test_other_sources_are_told_nothing_of_addresses() -> None:
     cluster = Cluster()
     cluster.create("mine")
     cluster.reconcile("mine")
-    assert "--guard" not in words_of(cluster.job("mine"))
+    assert "--guard" not in arguments_of(cluster.job("mine"))

@@ -655,9 +655,9 @@ def test_a_session_expires(cluster: Cluster) -> None:
     cluster.reconcile("mine")
     assert cluster.recheck("mine") == 1800
     cluster.now += 1800
-    cluster.blind = 0
+    cluster.write_only = 0
     cluster.reconcile("mine")
-    assert (cluster.phase("mine"), cluster.blind) == ("Failed", 0)
+    assert (cluster.phase("mine"), cluster.write_only) == ("Failed", 0)
     assert cluster.condition("mine", "ArtifactResolved") == ("False", "PublicationFailed")
     assert "the session expired" in cluster.message("mine")
 

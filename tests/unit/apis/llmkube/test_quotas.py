@@ -267,7 +267,7 @@ def test_what_a_deployment_says_that_runs_counts_only_where_its_pods_hold_gpus(n
     cluster.pods["a"] = [pod(), none]
     cluster.objects["GPUQuota", "team"] = quota(20)
     assert quotas.record_of({"status": cluster.decide("a")}) == quotas.Record(
-        names=("models/team",), gpus=1, reserved=9, wanted=10
+        names=("models/team",), gpus=1, reserved=9, requested=10
     )
     assert cluster.running() == {"a": 1}
 
@@ -428,7 +428,7 @@ def test_what_runs_keeps_its_gpus_and_gets_no_more_while_its_spec_is_refused(wro
         cluster.model["status"] = {"phase": "Failed", "observedGeneration": 1}
     cluster.edit("a", **wrong)
     cluster.settle()
-    assert cluster.record("a") == quotas.Record(names=("models/team",), gpus=1, wanted=1)
+    assert cluster.record("a") == quotas.Record(names=("models/team",), gpus=1, requested=1)
 
 
 @pytest.mark.parametrize("gone", ["Failed", "Downloading"])
@@ -503,7 +503,7 @@ def test_a_least_priority_holds_with_gpus_and_without(spec: dict[str, Any], star
     assert cluster.running() == ({"a": 1} if starts else {})
     if not starts:
         assert cluster.waits("a") == "PriorityTooLow"
-        assert cluster.record("a").wanted == 0
+        assert cluster.record("a").requested == 0
     cluster.objects["GPUQuota", "team"] = quota(4)
     cluster.settle()
     assert "a" in cluster.running()

@@ -16,7 +16,7 @@ from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
 from slipway.kube.schemas.crd import to_yaml
 from slipway.serving.contract.api import InvalidSpecError, Reference, Rejection, World
 from slipway.serving.contract.settings import Settings
-from slipway.serving.routing.route import ROUTE, Route, Target, When
+from slipway.serving.routing.route import ROUTE, Route, Target, TargetConditions
 from tests import documents, worlds
 from tests.conformance.llmkube import SAMPLES
 from tests.schemas import definition_of, faults, filled, schema_of
@@ -112,7 +112,7 @@ def test_a_weighted_rule_is_one_order() -> None:
 def test_what_fails_closed_goes_to_nobody_else() -> None:
     pii = {"dataClassification": ["pii", "phi"]}
     actual = targets(rules=[rule("a", "b", match=pii, failClosed=True)], defaultRoute="c")
-    when = When({"x-llmkube-classification": ("pii", "phi")})
+    when = TargetConditions({"x-llmkube-classification": ("pii", "phi")})
     assert actual == (Target("a", when=when), Target("b", order=1, when=when, only=True), Target("c", order=2))
 
 
@@ -273,14 +273,14 @@ def test_a_request_may_name_a_backend() -> None:
     gateway_route = route(**spec)
     assert gateway_route.aliases == ("a", "gpt-4o", "c")
     assert gateway_route.targets == (
-        Target("a", when=When({"x-team": ("search",)})),
-        Target("a", order=1, when=When({}, ("a",))),
-        Target("b", order=2, when=When({}, ("gpt-4o",))),
-        Target("c", order=3, when=When({}, ("c",))),
+        Target("a", when=TargetConditions({"x-team": ("search",)})),
+        Target("a", order=1, when=TargetConditions({}, ("a",))),
+        Target("b", order=2, when=TargetConditions({}, ("gpt-4o",))),
+        Target("c", order=3, when=TargetConditions({}, ("c",))),
         Target("c", order=4),
     )
     assert targets(**{**spec, "rules": [], "defaultRoute": ""}) == tuple(
-        Target(name, order=order, when=When({}, (label,)))
+        Target(name, order=order, when=TargetConditions({}, (label,)))
         for order, (name, label) in enumerate((("a", "a"), ("b", "gpt-4o"), ("c", "c")))
     )
 

@@ -214,7 +214,7 @@ def test_pods_name_the_folders_of_their_model_and_of_its_draft() -> None:
     spec.pop("model")
     annotation = pod(world(draft, target, **spec))["metadata"]["annotations"][USES]
     assert len(annotation.split()) == 2
-    assert names.cache_key("https://models.example/draft.gguf") in usage.reads(reader(annotation))
+    assert names.cache_key("https://models.example/draft.gguf") in usage.cache_keys_of(reader(annotation))
 
 
 @pytest.mark.parametrize("spec", [EPHEMERAL, OWN, IN_THE_IMAGE])
@@ -251,7 +251,9 @@ def test_in_any_order_what_pods_read_stays_and_in_the_end_all_is_gone(seed: int)
             cluster.reconcile(name)
         cluster.now += dice.choice((1, 1, 1, 400))
         assert complete(cluster) <= cluster.disk
-        assert {key for user in cluster.users if user["kind"] == "Pod" for key in usage.reads(user)} <= cluster.disk
+        assert {
+            key for user in cluster.users if user["kind"] == "Pod" for key in usage.cache_keys_of(user)
+        } <= cluster.disk
     cluster.users = []
     cluster.now += 4000
     cluster.settle()

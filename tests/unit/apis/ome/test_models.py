@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.artifacts.facts.config import ModelFacts, Named
+from slipway.artifacts.facts.config import ModelFacts, VersionedName
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import NODE, Key
 from slipway.kube.schemas.conditions import timestamp
@@ -502,8 +502,8 @@ def test_that_no_node_is_meant_is_told_and_no_fault() -> None:
 FACTS = ModelFacts(
     model_type="llama",
     architecture="LlamaForCausalLM",
-    format=Named("safetensors", "1.0.0"),
-    framework=Named("transformers", "4.45.0"),
+    format=VersionedName("safetensors", "1.0.0"),
+    framework=VersionedName("transformers", "4.45.0"),
     parameter_size="1.24B",
     max_tokens=131072,
     capabilities=("TEXT_TO_TEXT",),

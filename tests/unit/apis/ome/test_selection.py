@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from slipway.apis.ome import names
-from slipway.apis.ome.runtimes.candidates import Broken, Candidate, candidate, parse_size
+from slipway.apis.ome.runtimes.candidates import Candidate, InvalidRuntime, candidate, parse_size
 from slipway.apis.ome.runtimes.selection import (
     MOST_EXCLUDED,
     Selection,
@@ -22,7 +22,7 @@ from slipway.apis.ome.runtimes.selection import (
     select,
 )
 from slipway.apis.ome.types.model import BaseModelSpec
-from slipway.artifacts.facts.config import ModelFacts, Named
+from slipway.artifacts.facts.config import ModelFacts, VersionedName
 from slipway.kube.objects import Object
 from slipway.serving.contract.api import Reference
 from tests import documents
@@ -62,12 +62,12 @@ def entry(**fields: Any) -> Object:
     return {name: value for name, value in (fitting | fields).items() if value is not None}
 
 
-def runtime(name: str, *entries: Object, namespace: str = "", **spec: Any) -> Candidate | Broken:
+def runtime(name: str, *entries: Object, namespace: str = "", **spec: Any) -> Candidate | InvalidRuntime:
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
     return candidate({"metadata": metadata, "spec": {"supportedModelFormats": list(entries or [entry()]), **spec}})
 
 
-def sized(name: str, smallest: str | None, largest: str | None, **spec: Any) -> Candidate | Broken:
+def sized(name: str, smallest: str | None, largest: str | None, **spec: Any) -> Candidate | InvalidRuntime:
     bounds = {"min": smallest, "max": largest}
     return runtime(name, modelSizeRange={key: value for key, value in bounds.items() if value}, **spec)
 
@@ -90,7 +90,7 @@ def better(selection: Selection) -> Reference:
     return selection.better.reference
 
 
-def reasons(only: Candidate | Broken, of: ModelFacts | None = None, **requested: Any) -> tuple[str, ...]:
+def reasons(only: Candidate | InvalidRuntime, of: ModelFacts | None = None, **requested: Any) -> tuple[str, ...]:
     """Why the only runtime there is does not fit."""
     selection = select(of or model(), [only], **requested)
     assert selection.chosen is None
@@ -361,7 +361,7 @@ def test_a_service_keeps_its_runtime_while_that_fits_and_is_told_of_a_better_one
         runtime("old", supportedModelFormats="all"),
     ],
 )
-def test_a_runtime_that_does_not_fit_any_more_is_left(changed: Candidate | Broken) -> None:
+def test_a_runtime_that_does_not_fit_any_more_is_left(changed: Candidate | InvalidRuntime) -> None:
     assert order(select(model(), [changed, runtime("new")], current=named("old"))) == ["new"]
     assert "better" not in (runtime_status(select(model(), [changed, runtime("new")], current=named("old"))) or {})
 
@@ -462,7 +462,7 @@ def test_a_name_means_the_namespaces_runtime_whatever_kind_is_given() -> None:
         ),
     ],
 )
-def test_a_named_runtime_that_cannot_serve_is_refused(candidates: list[Candidate | Broken], fault: str) -> None:
+def test_a_named_runtime_that_cannot_serve_is_refused(candidates: list[Candidate | InvalidRuntime], fault: str) -> None:
     selection = select(model(), candidates, requested=named("a"))
     assert selection.chosen is None
     assert message(selection) == fault
@@ -539,7 +539,7 @@ def test_a_model_that_is_not_known_yet_is_waited_for() -> None:
 )
 def test_a_broken_runtime_spoils_nothing_and_is_told_last(spec: Object) -> None:
     broken = candidate({"metadata": {"name": "broken"}, "spec": spec})
-    assert isinstance(broken, Broken)
+    assert isinstance(broken, InvalidRuntime)
     assert order(select(model(), [broken, runtime("a")])) == ["a"]
     selection = select(model(), [broken, runtime("b", entry(modelFormat={"name": "onnx"}))])
     assert [one.reference.name for one in selection.excluded] == ["b", "broken"]
@@ -571,7 +571,7 @@ def test_no_runtime_and_no_model_does_more_than_not_to_fit(seed: int) -> None:
 
     texts = [one for one in ODD if isinstance(one, str)]
     odd = ModelFacts(
-        format=Named("safetensors", dice.choice(texts)),
+        format=VersionedName("safetensors", dice.choice(texts)),
         architecture=dice.choice(texts),
         parameter_size=dice.choice(texts),
         quantization=dice.choice(texts),
@@ -602,7 +602,7 @@ def described(row: Object) -> ModelFacts:
     return facts(msgspec.convert({"storage": {"storageUri": "hf://a/b"}, **row}, BaseModelSpec))
 
 
-def candidates(name: str) -> list[Candidate | Broken]:
+def candidates(name: str) -> list[Candidate | InvalidRuntime]:
     return [candidate({"metadata": one["ObjectMeta"], "spec": one["Spec"]}) for one in rows(name)]
 
 

@@ -43,8 +43,8 @@ def with_contents(template: Object, contents: Contents, ours: Names) -> Object:
     """Returns the template with these contents in place of its earlier ones, and without the gate."""
     metadata, pod = dict(template.get("metadata") or {}), dict(template["spec"])
     annotations = metadata.get("annotations") or {}
-    kept = {name: text for name, text in annotations.items() if not name.startswith(ours.annotations)}
-    _put(metadata, "annotations", {**kept, **contents.annotations})
+    others = {name: text for name, text in annotations.items() if not name.startswith(ours.annotations)}
+    _put(metadata, "annotations", {**others, **contents.annotations})
     for part in CONTAINERS:
         if pod.get(part):
             pod[part] = [_container(one, contents, ours) for one in pod[part]]
@@ -90,8 +90,8 @@ def _merged(
 ) -> list[Object]:
     """Returns a list with our desired items, each at its earlier position, and no others of ours."""
     missing = {one[identity]: one for one in additions}
-    kept = [missing.pop(one[identity], one) for one in before or () if one[identity] in missing or not is_ours(one)]
-    return [*missing.values(), *kept] if first else [*kept, *missing.values()]
+    items = [missing.pop(one[identity], one) for one in before or () if one[identity] in missing or not is_ours(one)]
+    return [*missing.values(), *items] if first else [*items, *missing.values()]
 
 
 def _put(obj: Object, field: str, value: Sequence[Object] | Mapping[str, str]) -> None:

@@ -34,12 +34,12 @@ def trim_workload(workload: Object) -> Object | None:
     """Returns the metadata to cache of a workload, or None if it requests no model and has none."""
     metadata = workload["metadata"]
     annotations = metadata.get("annotations") or {}
-    kept = {name: annotations[name][: MOST_BYTES + 1] for name in KEPT if name in annotations}
-    if not kept:
+    annotations_left = {name: annotations[name][: MOST_BYTES + 1] for name in KEPT if name in annotations}
+    if not annotations_left:
         return None
     fields = ("namespace", "name", "uid", "resourceVersion", "generation", "deletionTimestamp")
     identity = {field: metadata[field] for field in fields if field in metadata}
-    return {"kind": workload["kind"], "metadata": {**identity, "annotations": kept}}
+    return {"kind": workload["kind"], "metadata": {**identity, "annotations": annotations_left}}
 
 
 def by_model(workload: Object) -> Iterable[str]:
@@ -51,8 +51,8 @@ def by_model(workload: Object) -> Iterable[str]:
     annotations, namespace = annotations_of(workload), key(workload).namespace
     references = [f"{namespace}/{name}" for name in split(annotations.get(names.USES_MODEL, "")) if name]
     references += [f"/{name}" for name in split(annotations.get(names.USES_CLUSTER_MODEL, "")) if name]
-    given = (one for one in split(annotations.get(DELIVERED, "")) if one.partition("/")[0] in ("", namespace))
-    return (*references, *(one for one in given if one))
+    models = (one for one in split(annotations.get(DELIVERED, "")) if one.partition("/")[0] in ("", namespace))
+    return (*references, *(one for one in models if one))
 
 
 def watches(model: Kind) -> tuple[Watch, ...]:

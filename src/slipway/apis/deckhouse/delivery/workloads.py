@@ -32,7 +32,7 @@ from slipway.serving.contract.delivery import (
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.server import variables
 from slipway.weights.delivery import image_volumes, shared_claim
-from slipway.weights.delivery.delivered import Choices, DeliveredModel, Means
+from slipway.weights.delivery.delivered import Choices, DeliveredModel, DeliveryMethod
 
 LABEL = f"{names.GROUP}/shared-pvc"
 """Label of claims with delivered models, and of the Jobs that fill them."""
@@ -74,11 +74,11 @@ class Deliveries:
         try:
             keys = _requested_models(world.workload)
             if not keys:
-                return _finished(world, Contents(), {}, Means(), shared)
+                return _finished(world, Contents(), {}, DeliveryMethod(), shared)
             models = [_resolve_model(world, one) for one in keys]
-            means = _means(world, models)
+            means = _choose_method(world, models)
         except NotDeliverableError as error:
-            return _blocked(world, error.blocked, Means(), shared)
+            return _blocked(world, error.blocked, DeliveryMethod(), shared)
         if means.blocked is not None:
             return _blocked(world, means.blocked, means, shared)
         marks = {DELIVERED: ",".join(f"{one.namespace}/{one.name}" for one in keys)}
@@ -138,13 +138,13 @@ def _resolve_model(world: DeliveryWorld, place: Key) -> DeliveredModel:
     )
 
 
-def _means(world: DeliveryWorld, models: Sequence[DeliveredModel]) -> Means:
+def _choose_method(world: DeliveryWorld, models: Sequence[DeliveredModel]) -> DeliveryMethod:
     """Returns how pods get the models. Raises NotDeliverableError."""
     if conflict := find_conflict(template_of(world.kind, world.workload), MODELS_DIR, OURS):
         text = "Container {} already mounts a volume at {}, the directory of the models. Use another path."
         raise NotDeliverableError(INVALID, text.format(*conflict))
     own = deckhouse(world.settings)
-    means = image_volumes.means if own.delivery == "ImageVolume" else shared_claim.means
+    means = image_volumes.plan_delivery if own.delivery == "ImageVolume" else shared_claim.plan_delivery
     return means(world, _choices(own, world), models)
 
 
@@ -163,7 +163,7 @@ def _choices(own: DeckhouseSettings, world: DeliveryWorld) -> Choices:
     )
 
 
-def _contents(models: Sequence[DeliveredModel], means: Means) -> Contents:
+def _contents(models: Sequence[DeliveredModel], means: DeliveryMethod) -> Contents:
     listed = [
         {"name": one.name, "path": f"{MODELS_DIR}/{one.name}", "digest": one.digest, "family": one.family}
         for one in models
@@ -188,7 +188,7 @@ def _contents(models: Sequence[DeliveredModel], means: Means) -> Contents:
 
 
 def _finished(
-    world: DeliveryWorld, contents: Contents, marks: dict[str, str], means: Means, shared: tuple[Object, ...]
+    world: DeliveryWorld, contents: Contents, marks: dict[str, str], means: DeliveryMethod, shared: tuple[Object, ...]
 ) -> Outcome:
     """Returns the outcome with these contents. Claims of earlier contents stay until the last pod that reads them is
     replaced."""
@@ -207,7 +207,7 @@ def _finished(
     )
 
 
-def _blocked(world: DeliveryWorld, blocked: Blocked, means: Means, shared: tuple[Object, ...]) -> Outcome:
+def _blocked(world: DeliveryWorld, blocked: Blocked, means: DeliveryMethod, shared: tuple[Object, ...]) -> Outcome:
     """Returns the outcome of a blocked workload: unchanged except for the annotations with the reason. It keeps its
     earlier models."""
     annotations = annotations_of(world.workload)
@@ -228,8 +228,8 @@ def _annotated(workload: Object, marks: dict[str, str]) -> Object:
     """Returns the workload with these annotations of ours, and no others of ours."""
     metadata = workload["metadata"]
     ours = (names.BLOCKED_REASON, names.BLOCKED_MESSAGE, DELIVERED)
-    kept = {name: text for name, text in (metadata.get("annotations") or {}).items() if name not in ours}
-    return {**workload, "metadata": {**metadata, "annotations": {**kept, **marks}}}
+    others = {name: text for name, text in (metadata.get("annotations") or {}).items() if name not in ours}
+    return {**workload, "metadata": {**metadata, "annotations": {**others, **marks}}}
 
 
 DELIVERY = Deliveries()

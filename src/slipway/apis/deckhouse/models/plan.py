@@ -233,17 +233,19 @@ def queue(view: ModelView) -> Queue:
 
 def _publisher(view: ModelView, origin: Origin) -> Object:
     settings, common = view.settings, view.world.settings
-    words = [publishers.PUBLISH, origin.source, view.target]
+    arguments = [publishers.PUBLISH, origin.source, view.target]
     if view.run.job is None:
         free = turns.room(view.world, queue(view))
-        words += catalogs.loader_words(common.sources.blocked_networks) if origin.entry else []
-        words += ["--image"] * settings.image
-        words += [f"--capacity-free={free}"] if free is not None else []
-        words += [f"--resume={view.record.resume}"] if view.record.resume else []
+        arguments += catalogs.loader_arguments(common.sources.blocked_networks) if origin.entry else []
+        arguments += ["--image"] * settings.image
+        arguments += [f"--capacity-free={free}"] if free is not None else []
+        arguments += [f"--resume={view.record.resume}"] if view.record.resume else []
     mirror = variables({model_pages.OLLAMA_ENDPOINT: settings.ollama_endpoint} if settings.ollama_endpoint else {})
     token = from_secret(origin.secret, huggingface.candidates())
     source_access = Access(env=(*hub_mirror(common.hugging_face_endpoint), *mirror, *token))
-    return publications.job(view.world, view.run, view.namespace, _label(view), words, _access(view) + source_access)
+    return publications.job(
+        view.world, view.run, view.namespace, _label(view), arguments, _access(view) + source_access
+    )
 
 
 def _label(view: ModelView) -> dict[str, str]:
@@ -263,7 +265,7 @@ def _with_session(view: ModelView, plan: Plan) -> Plan:
     session = uploads.session(view.key, view.settings.upload_url, view.model, view.until)
     data = {field: b64encode(text.encode()).decode() for field, text in session.items()}
     secret = child(SECRET, names.child(view.model, UPLOAD), view.namespace, {}, data=data)
-    return msgspec.structs.replace(plan, blind=(secret,))
+    return msgspec.structs.replace(plan, write_only=(secret,))
 
 
 # Deletion
@@ -279,9 +281,9 @@ def finalize(view: ModelView) -> Plan | None:
     ended = view.removal.complete_since is not None or is_late(view)
     if ended or not view.settings.registry or not _may_be_there(view):
         return None
-    words = (publishers.UNPUBLISH, view.target)
+    arguments = (publishers.UNPUBLISH, view.target)
     label, access = _label(view), _access(view)
-    job = publications.job(view.world, view.removal, view.namespace, label, words, access, retries=RETRIES)
+    job = publications.job(view.world, view.removal, view.namespace, label, arguments, access, retries=RETRIES)
     again = view.removal.retried_at()
     outlived = again is not None and view.world.now >= again
     return staying if outlived else msgspec.structs.replace(staying, children=(job,))
@@ -290,15 +292,15 @@ def finalize(view: ModelView) -> Plan | None:
 def is_late(view: ModelView) -> bool:
     """Whether the model has had no readers for so long that nothing else is waited for, because a registry may be gone
     permanently."""
-    kept = find(view.model, ARTIFACT_RESOLVED) or {}
-    if kept.get("status") == "True":
+    condition = find(view.model, ARTIFACT_RESOLVED) or {}
+    if condition.get("status") == "True":
         return False
-    since = max(view.model["metadata"]["deletionTimestamp"], kept.get("lastTransitionTime") or "")
+    since = max(view.model["metadata"]["deletionTimestamp"], condition.get("lastTransitionTime") or "")
     return view.world.now - unix_time(since) > EVICTION_SECONDS
 
 
 def _may_be_there(view: ModelView) -> bool:
     """Whether the registry may contain anything of the model."""
     annotated = any(map(annotations_of(view.model).get, (names.PUBLICATION, names.UPLOAD, names.UPLOADED)))
-    begun = view.run.job is not None or view.removal.job is not None
-    return annotated or begun or bool(view.published) or view.status.get("phase") == "Publishing"
+    has_job = view.run.job is not None or view.removal.job is not None
+    return annotated or has_job or bool(view.published) or view.status.get("phase") == "Publishing"

@@ -96,10 +96,10 @@ def _rejected(state: ModelState, rejection: Rejection) -> ModelState:
     refused = permanent(rejection)
     if refused is None:
         turn = state.turn if state.phase == PUBLISHING else None  # it could not begin, and must not block others
-        kept = msgspec.structs.replace(state, turn=turn)
+        in_turn = msgspec.structs.replace(state, turn=turn)
         if state.phase == "Failed":
-            return kept
-        return msgspec.structs.replace(kept, message=rejection.message, retried=rejection)
+            return in_turn
+        return msgspec.structs.replace(in_turn, message=rejection.message, retried=rejection)
     reason = models.UNSUPPORTED if refused.reason == models.UNSUPPORTED else PUBLICATION_FAILED
     return _failed(refused.message, reason, state.recheck)
 
@@ -144,10 +144,10 @@ def _determine_state(view: ModelView) -> ModelState:
         return _pending(view, models.NO_REGISTRY)
     if not view.origin.source:
         return _pending(view, view.origin.waiting) if view.origin.provider == "Catalog" else _session(view)
-    begun = models.has_begun(view)
-    if begun and (publication := view.publication) is not None:
+    has_begun = models.has_begun(view)
+    if has_begun and (publication := view.publication) is not None:
         return _there(publication.digest, publication)
-    return _publishing(view) if begun or _keeps_turn(view) else _waiting(view)
+    return _publishing(view) if has_begun or _keeps_turn(view) else _waiting(view)
 
 
 def _keeps_turn(view: ModelView) -> bool:

@@ -161,8 +161,8 @@ def finalize(view: ModelView) -> Plan | None:
         return Plan(children=(_evict_job(view, where),))
     if where.record(view.claim) is None:
         return None
-    kept = (_evict_job(view, where),) if view.eviction.job else ()
-    return Plan(children=kept, metadata_patches=(where.recorded(where.claim, None),))
+    children = (_evict_job(view, where),) if view.eviction.job else ()
+    return Plan(children=children, metadata_patches=(where.recorded(where.claim, None),))
 
 
 def _load_job(model: Model, where: Place) -> Object:
@@ -172,13 +172,13 @@ def _load_job(model: Model, where: Place) -> Object:
     sources = of_operator(model.settings.loader)
     sources += access.credentials((model.url.scheme,), model.config.secret_names)
     mounts = where.access(pods.CACHE) + sources
-    words = ("load", model.url.place, where.path, *pods.loader_options(model))
+    arguments = ("load", model.url.place, where.path, *pods.loader_options(model))
     own = msgspec.structs.replace(mounts, env=pods.loader_env(model, sources))
     return jobs.task(
         runner,
         names.load_name(model.name),
         model.namespace,
-        jobs.container(runner, words, own, env_from=pods.env_from(model)),
+        jobs.container(runner, arguments, own, env_from=pods.env_from(model)),
         mounts.volumes,
         tolerations=model.config.resource_profile(model.spec.resource_profile).tolerations,
     )

@@ -86,8 +86,8 @@ def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, 
     Models that ever had files cause a request."""
     if server.files:
         return {names.FILES: "true"}, ()
-    had = names.FILES in (model.resource["metadata"].get("annotations") or {})
-    return {}, (Reference(CONFIG_MAP, model.namespace, workload.files_name(server)),) if had else ()
+    had_files = names.FILES in (model.resource["metadata"].get("annotations") or {})
+    return {}, (Reference(CONFIG_MAP, model.namespace, workload.files_name(server)),) if had_files else ()
 
 
 def _own(model: Model, filling: Filling, filed: Object) -> Object:

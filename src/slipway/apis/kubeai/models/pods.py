@@ -213,7 +213,7 @@ def rightly_labelled(deployment: Object | None) -> Object | None:
 def plain(model: Model) -> Model:
     """Returns the Model with only its required fields, as if its author had omitted all others."""
     spec = model.spec
-    kept = ModelSpec(
+    required = ModelSpec(
         url=spec.url,
         engine=spec.engine,
         features=spec.features,
@@ -221,14 +221,14 @@ def plain(model: Model) -> Model:
         resource_profile=spec.resource_profile,
         cache_profile=spec.cache_profile,
     )
-    return msgspec.structs.replace(model, spec=kept)
+    return msgspec.structs.replace(model, spec=required)
 
 
 def _env(model: Model, own: Mapping[str, str], access: Access) -> tuple[Object, ...]:
     """Returns the variables of the program, the user (by name) and the sources; the user's take precedence."""
-    given = variables(dict(sorted(model.spec.env.items())))
-    own_env = env.without(variables(own), (*given, *access.env))
-    return (*own_env, *given, *env.without(access.env, given))
+    user_env = variables(dict(sorted(model.spec.env.items())))
+    own_env = env.without(variables(own), (*user_env, *access.env))
+    return (*own_env, *user_env, *env.without(access.env, user_env))
 
 
 def _access(model: Model) -> Access:

@@ -57,8 +57,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def labels(self) -> dict[str, str]:
         """The Model's own labels, with the correct feature labels."""
-        kept = {name: value for name, value in labels(self.resource).items() if not name.startswith(names.FEATURE)}
-        return kept | {f"{names.FEATURE}{feature}": "true" for feature in self.spec.features}
+        own = {name: value for name, value in labels(self.resource).items() if not name.startswith(names.FEATURE)}
+        return own | {f"{names.FEATURE}{feature}": "true" for feature in self.spec.features}
 
     @property
     def replicas(self) -> int:
@@ -192,9 +192,9 @@ def only_config(config_map: Object) -> Object | None:
     metadata = config_map["metadata"]
     if metadata["name"] != CONFIG_NAME:
         return None
-    kept = {field: metadata.get(field, "") for field in ("name", "namespace", "uid", "resourceVersion")}
+    metadata_fields = {field: metadata.get(field, "") for field in ("name", "namespace", "uid", "resourceVersion")}
     text = (config_map.get("data") or {}).get(CONFIG_KEY, "")
-    return {"kind": CONFIG_MAP.kind, "metadata": kept, "data": {CONFIG_KEY: text}}
+    return {"kind": CONFIG_MAP.kind, "metadata": metadata_fields, "data": {CONFIG_KEY: text}}
 
 
 def _config_reference(operator: Settings) -> Reference:
@@ -293,11 +293,11 @@ def _fault_of_adapters(model: Model) -> str | None:
         if spec.engine == "LlamaCpp":
             advice += ", or load one at startup with --lora FILE in spec.args"
         return f"spec.adapters: the engine {spec.engine} cannot load adapters at runtime. {advice}"
-    seen: set[str] = set()
+    names_used: set[str] = set()
     for adapter in spec.adapters:
-        if adapter.name in seen:
+        if adapter.name in names_used:
             return f"spec.adapters: the name {adapter.name} occurs twice"
-        seen.add(adapter.name)
+        names_used.add(adapter.name)
         if not LABEL_NAME.fullmatch(adapter.name):
             return f"spec.adapters: the name {adapter.name!r} must begin and end with a letter or digit"
         try:

@@ -137,8 +137,8 @@ def _cache(view: ModelView) -> _CacheState:
     counts = {"doneBytes": moving.progress.done_bytes} if moving.progress else {}
     if moving.progress and moving.progress.total_bytes:
         counts["totalBytes"] = moving.progress.total_bytes
-    shown = {"loaded": False, **counts, "message": message}
-    return _CacheState(loaded=False, message=message, status_fields=shown, diagnosis=moving.diagnosis)
+    status_fields = {"loaded": False, **counts, "message": message}
+    return _CacheState(loaded=False, message=message, status_fields=status_fields, diagnosis=moving.diagnosis)
 
 
 def _without_pods(load: Run, now: float) -> Diagnosis:

@@ -60,7 +60,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     by: str = ""
     """The Model whose loader downloaded it."""
     report: Report = Report()
-    seen: SourceCheck | None = None
+    last_check: SourceCheck | None = msgspec.field(default=None, name="seen")
     evicted_by: str = ""
     """Uid of the Model whose Job removes it."""
     evicted_at: str = ""
@@ -75,17 +75,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     @property
     def checked_at(self) -> float:
         """Unix time of the last check of the source."""
-        return unix_time(self.seen.at if self.seen else self.loaded)
+        return unix_time(self.last_check.at if self.last_check else self.loaded)
 
     @property
     def has_drifted(self) -> bool:
         """Whether the source's content has changed since."""
-        seen = self.seen
-        if seen is None or not (seen.etag or seen.size):
+        check = self.last_check
+        if check is None or not (check.etag or check.size):
             return False
-        if seen.etag and self.report.etag:
-            return seen.etag != self.report.etag
-        return bool(seen.size and self.report.size and seen.size != self.report.size)
+        if check.etag and self.report.etag:
+            return check.etag != self.report.etag
+        return bool(check.size and self.report.size and check.size != self.report.size)
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +168,7 @@ def _record(text: str) -> Record:
 def _decoded(text: str) -> Record:
     try:
         record = decode_json(text, Record, most=RECORD_BYTES)
-        for stamp in (record.loaded, record.seen.at if record.seen else "", record.evicted_at):
+        for stamp in (record.loaded, record.last_check.at if record.last_check else "", record.evicted_at):
             unix_time(stamp or timestamp(0))
     except ValueError:
         return Record()
@@ -191,7 +191,7 @@ def encode_record(record: Record, claim: Object | None) -> str:
 def record_source_check(record: Record, report: Report | None, at: float) -> Record:
     """Returns the record after a check of its source. Without a report, the source did not answer."""
     answer = report or Report()
-    return msgspec.structs.replace(record, seen=SourceCheck(at=timestamp(at), etag=answer.etag, size=answer.size))
+    return msgspec.structs.replace(record, last_check=SourceCheck(at=timestamp(at), etag=answer.etag, size=answer.size))
 
 
 def being_evicted(world: World, record: Record | None) -> bool:

@@ -23,7 +23,7 @@ from slipway.weights.place import Place
 from slipway.weights.sources.credentials import S3_KEYS, Access, from_secret, hub_mirror, mounted, of_operator
 
 NO_ACCESS = Access()
-What = Literal["download", "inspect", "revalidate"]
+LoaderTask = Literal["download", "inspect", "revalidate"]
 HEADERS = {"gguf": "gguf", "safetensors": "safetensors"}
 """Formats whose headers the loader reads."""
 TOKEN_KEY = "token"  # noqa: S105 - the key of a Secret
@@ -78,21 +78,21 @@ def _staging(model: Model, *, refresh: bool = False) -> tuple[str, ...]:
     return ("stage", _url(model), model.place.path, *options, *_checks(model))
 
 
-def _probe(model: Model, what: What, header: str = "") -> Object:
+def _probe(model: Model, what: LoaderTask, header: str = "") -> Object:
     options = [*_repeated("--file", model.source.files), *_repeated("--header", [header])]
     return _job(model, what, ("probe", _url(model), *options, *_guard(model)), deadline_seconds=ANSWER_SECONDS)
 
 
 def _job(
-    model: Model, what: What, words: tuple[str, ...], *, cache: Access = NO_ACCESS, deadline_seconds: int = 0
+    model: Model, what: LoaderTask, arguments: tuple[str, ...], *, cache: Access = NO_ACCESS, deadline_seconds: int = 0
 ) -> Object:
-    """Builds a Job. ``words``: the loader's arguments."""
+    """Builds a Job. ``arguments``: the loader's arguments."""
     job_runner, access = runner(model), cache + source_access(model)
     return jobs.task(
         job_runner,
         names.job_name(model.name, what),
         model.namespace,
-        jobs.container(job_runner, words, access + _credentials(model)),
+        jobs.container(job_runner, arguments, access + _credentials(model)),
         access.volumes,
         deadline_seconds=deadline_seconds,
         tolerations=_tolerations(model),

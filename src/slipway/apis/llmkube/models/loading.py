@@ -74,8 +74,8 @@ def into_cache(view: ModelView, model: Model) -> WeightsPlan:
     if since is not None and report is not None:
         done = Record(loaded=timestamp(since), by=model.name, report=report)
         return WeightsPlan(children=(load.job,), patches=(_patch_record(view, done),))
-    begun = {} if record is not None else {model.place.annotation: cache.encode_record(Record(), view.claim)}
-    return WeightsPlan(children=load.children(view.world.now), annotations=begun)
+    first_record = {} if record is not None else {model.place.annotation: cache.encode_record(Record(), view.claim)}
+    return WeightsPlan(children=load.children(view.world.now), annotations=first_record)
 
 
 def _watched(view: ModelView, model: Model, record: Record) -> WeightsPlan:
@@ -120,8 +120,8 @@ def reconcile_records(view: ModelView) -> WeightsPlan:
     Model before the claim loses it, handed to another Model that uses the folder, or deleted with the folder."""
     if view.claim is None or view.claim_leaving:
         return WeightsPlan()
-    taken = (cache.patch_record(view.resource, one.place, one.record, view.claim) for one in view.orphaned)
-    weights_plan = WeightsPlan(patches=tuple(taken))
+    adopted = (cache.patch_record(view.resource, one.place, one.record, view.claim) for one in view.orphaned)
+    weights_plan = WeightsPlan(patches=tuple(adopted))
     idle: list[Folder] = []
     for folder in view.held:
         weights_plan += _reconcile_record(view, folder)
@@ -167,8 +167,8 @@ def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
     since = folder.record.evicted_at or me["metadata"].get("deletionTimestamp")
     if not eviction.run.over and not (view.leaving and jobs.is_late(since, now)):
         return WeightsPlan(children=(eviction.job,))
-    kept = (eviction.job,) if eviction.run.job else ()
-    return WeightsPlan(children=kept, patches=(cache.patch_record(me, folder.place, None, view.claim),))
+    children = (eviction.job,) if eviction.run.job else ()
+    return WeightsPlan(children=children, patches=(cache.patch_record(me, folder.place, None, view.claim),))
 
 
 def waits_for_readers(view: ModelView) -> bool:
@@ -183,4 +183,4 @@ def is_read(view: ModelView, folder: Folder) -> bool:
 
 
 def _observed(world: World, job: Object) -> ObservedJob:
-    return ObservedJob(job, jobs.observe_run(world, key(job), jobs.words_of(job)))
+    return ObservedJob(job, jobs.observe_run(world, key(job), jobs.arguments_of(job)))

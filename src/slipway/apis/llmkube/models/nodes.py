@@ -28,8 +28,8 @@ def equipment(node: Object) -> Object:
     """Returns a node with only the relevant fields, because a thousand nodes are kept in memory."""
     allocatable: dict[str, str] = node.get("status", {}).get("allocatable") or {}
     names = sorted(name for name, amount in allocatable.items() if "/" in name and amount != "0")
-    kept = {field: node["metadata"].get(field, "") for field in ("name", "uid", "resourceVersion")}
-    return {"kind": NODE.kind, "metadata": kept, "extended": names}
+    metadata = {field: node["metadata"].get(field, "") for field in ("name", "uid", "resourceVersion")}
+    return {"kind": NODE.kind, "metadata": metadata, "extended": names}
 
 
 def extended(node: Object) -> Iterable[str]:

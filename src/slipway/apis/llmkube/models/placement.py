@@ -86,8 +86,8 @@ def own_loader(service: InferenceServiceSpec, settings: Settings) -> bool:
     """Whether pods download weights themselves, regardless of the namespace's cache. They must if the operator has no
     cache."""
     cache = service.model_cache
-    kept = llmkube(settings).model_cache.persistence == "Cached"
-    return bool(cache.claim_name) or cache.persistence == "Ephemeral" or not kept
+    is_cached = llmkube(settings).model_cache.persistence == "Cached"
+    return bool(cache.claim_name) or cache.persistence == "Ephemeral" or not is_cached
 
 
 def own_claim(service: InferenceServiceSpec, settings: Settings) -> bool:

@@ -36,7 +36,7 @@ def finalize(view: ModelView) -> Plan | None:
     Job, and after a time limit."""
     evict = names.job_name(key(view.resource).name, "evict")
     others = [child for (_kind, name), child in view.world.children.items() if name.name != evict]
-    working = any(_works(job) for job in others) and not view.late
+    working = any(_is_active(job) for job in others) and not view.is_overdue
     if working or view.readers:
         return Plan(children=())
     weights_plan = loading.reconcile_records(view)
@@ -46,6 +46,6 @@ def finalize(view: ModelView) -> Plan | None:
     return Plan(children=weights_plan.children, metadata_patches=weights_plan.patches)
 
 
-def _works(job: Object) -> bool:
+def _is_active(job: Object) -> bool:
     """Whether a Job may still write to the cache."""
     return ended(job, "Complete") is None and ended(job, "Failed") is None

@@ -44,7 +44,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
         return deleting(self.resource)
 
     @property
-    def late(self) -> bool:
+    def is_overdue(self) -> bool:
         """Whether the deletion of the Model has waited long enough."""
         return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
 

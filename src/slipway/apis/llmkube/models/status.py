@@ -59,7 +59,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
     world = view.world
-    model, state = _judged(view, rejection)
+    model, state = _determine_state(view, rejection)
     fields: Object = {"phase": state.phase, "observedGeneration": generation(world.resource)}
     if model is not None:
         fields |= {**state.recalled, **_facts(model, state)}
@@ -71,7 +71,7 @@ def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
     return stamped(result, world.resource, CONDITIONS, world.now)
 
 
-def _judged(view: ModelView, rejection: Rejection | None) -> tuple[Model | None, State]:
+def _determine_state(view: ModelView, rejection: Rejection | None) -> tuple[Model | None, State]:
     model = view.model
     if isinstance(model, InvalidSpecError):
         return None, _rejected(Rejection(model.reason, model.message), "Failed")
@@ -122,16 +122,16 @@ def _loaded_per_pod(view: ModelView, model: Model) -> State:
     failed = _failed(model, inspection, view.world.now, "InspectionFailed")
     if failed is not None and run.fault[0]:
         return failed
-    kept = llmkube(model.settings).model_cache.persistence == "Cached"
-    why = "No service needs these weights in the cache" if kept else "There is no cache"
+    is_cached = llmkube(model.settings).model_cache.persistence == "Cached"
+    why = "No service needs these weights in the cache" if is_cached else "There is no cache"
     text = describe_header(f"{why}: each pod downloads them itself", run.report or Report())
-    recheck, recalled = _until(run.retried_at(), view.world.now), {} if run.report else _recalled(view.world)
+    recheck, recalled = _until(run.retried_at(), view.world.now), {} if run.report else _previous_facts(view.world)
     return State(
         phase="Ready", reason=usage.BY_EACH_POD, message=text, report=run.report, recalled=recalled, recheck=recheck
     )
 
 
-def _recalled(world: World) -> Object:
+def _previous_facts(world: World) -> Object:
     """Returns the status's facts about weights that were ready with this spec. The pod that reported them may be
     deleted with its node, so the facts stay until there is another report."""
     status = world.resource.get("status") or {}
@@ -153,14 +153,14 @@ def _in_cache(view: ModelView, model: Model) -> State:
     if view.settling_seconds and record is None:
         text = "The download starts soon, unless the first services download the weights themselves."
         return State(phase="Pending", reason=_started(model), message=text, recheck=view.settling_seconds)
-    return _brought(view, model, loading.download(view, model))
+    return _download_state(view, model, loading.download(view, model))
 
 
 def _complete(view: ModelView, model: Model, record: Record) -> State:
     expected, actual = model.spec.sha256.lower(), record.report.sha256
     due = _due(view, model, record)
     if expected and expected != actual:
-        newer = _brought(view, model, loading.download(view, model))
+        newer = _download_state(view, model, loading.download(view, model))
         text = f"The cached weights do not have the expected SHA-256. {newer.message}"
         message = newer.message if newer.phase == "Failed" else text
         return msgspec.structs.replace(newer, message=message, record=record)
@@ -169,7 +169,7 @@ def _complete(view: ModelView, model: Model, record: Record) -> State:
     ready = State(phase="Ready", reason=reason, message=text, report=record.report, record=record, recheck=due)
     if loading.is_current(model, record):
         return ready
-    newer = _brought(view, model, loading.download(view, model))
+    newer = _download_state(view, model, loading.download(view, model))
     under_way = f"The source has changed. Its new weights are being downloaded. {newer.message}"
     return msgspec.structs.replace(ready, under_way=under_way, progress=newer.progress, recheck=newer.recheck)
 
@@ -180,7 +180,7 @@ def _due(view: ModelView, model: Model, record: Record) -> float | None:
     return max(record.checked_at + interval - view.world.now, WAITING_SECONDS) if interval else None
 
 
-def _brought(view: ModelView, model: Model, task: ObservedJob) -> State:
+def _download_state(view: ModelView, model: Model, task: ObservedJob) -> State:
     """Returns the state of weights that a Job downloads."""
     run, host, world = task.run, model.source.kind == "host", view.world
     failed = _failed(model, task, view.world.now, "CopyFailed" if host else "DownloadFailed")
@@ -227,9 +227,9 @@ def _in_claim(view: ModelView, model: Model) -> State:
     if failed is not None and (model.spec.sha256 or run.fault[0]):
         return failed
     report, retried = run.report, _until(run.retried_at(), view.world.now)
-    recalled = {} if report else _recalled(view.world)
+    recalled = {} if report else _previous_facts(view.world)
     if report is None and model.spec.sha256.lower() not in ("", recalled.get("sha256")):
-        checked = _brought(view, model, inspection)
+        checked = _download_state(view, model, inspection)
         if checked.phase == "Failed":
             return checked
         text = "The weights are being read to verify their hash."
@@ -335,9 +335,9 @@ def _conditions(state: State) -> list[Condition]:
 def _drifted(state: State) -> list[Condition]:
     """Returns the condition SourceDrifted, if the source has been checked."""
     record = state.record
-    if record is None or record.seen is None:
+    if record is None or record.last_check is None:
         return []
-    if not (record.seen.etag or record.seen.size):
+    if not (record.last_check.etag or record.last_check.size):
         return [Condition("SourceDrifted", "Unknown", "NoAnswer", "The source did not respond to the last check.")]
     if record.has_drifted:
         text = "The source has changed since the download."

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.types.runtime import UNDRAFTED
 from slipway.apis.llmkube.types.service import KIND as INFERENCE_SERVICE
-from slipway.engines.definition.flags import given_flags
+from slipway.engines.definition.flags import flag_names
 from slipway.engines.programs.tgi import MODEL_ID
 from slipway.kube.objects import Object, created_unix, deleting, key, labels
 from slipway.serving.containers.diagnosis import may_use_volumes
@@ -46,7 +46,7 @@ def by_model(service: Object) -> Iterable[str]:
 
 def by_read_folder(pod: Object) -> Iterable[str]:
     """Index function for :data:`READ`."""
-    return (place(key(pod).namespace, cache_key) for cache_key in reads(pod))
+    return (place(key(pod).namespace, cache_key) for cache_key in cache_keys_of(pod))
 
 
 def model_names(service: Object) -> tuple[str, ...]:
@@ -77,13 +77,13 @@ def gets_cached_weights(spec: Object) -> bool:
     Runtimes that download their own weights only do so if their command line or variables name the cache's folder.
     Otherwise the image may have its own files there.
     """
-    own_model = spec.get("runtime") == "tgi" and MODEL_ID in given_flags(spec.get("extraArgs") or ())
+    own_model = spec.get("runtime") == "tgi" and MODEL_ID in flag_names(spec.get("extraArgs") or ())
     if spec.get("runtime") not in FETCHING and not own_model:
         return True
     words = [word for field in ("command", "args", "extraArgs") for word in spec.get(field) or ()]
     words += [variable.get("value", "") for variable in spec.get("env") or ()]
-    taken = (mount.get("mountPath", "").rstrip("/") for mount in spec.get("extraVolumeMounts") or ())
-    return any(IN_CACHE.search(word) for word in words) and names.CACHE not in taken
+    mount_paths = (mount.get("mountPath", "").rstrip("/") for mount in spec.get("extraVolumeMounts") or ())
+    return any(IN_CACHE.search(word) for word in words) and names.CACHE not in mount_paths
 
 
 def services_of(world: World, model: Object) -> list[Object]:
@@ -130,7 +130,7 @@ def pods_that_read(world: World, namespace: str, cache_key: str) -> list[Object]
     return [pod for pod in pods if may_use_volumes(pod, world.now)]
 
 
-def reads(pod: Object) -> list[str]:
+def cache_keys_of(pod: Object) -> list[str]:
     """Returns the cache keys that a pod reads."""
     text: str = (pod["metadata"].get("annotations") or {}).get(USES, "")
     return [part.partition("=")[0] for part in text.split()]

@@ -17,7 +17,7 @@ from slipway.apis.llmkube.services import pods
 from slipway.apis.llmkube.types.router import Backend, Match, ModelRouterSpec, RouterRule
 from slipway.kube.values.times import parse_duration
 from slipway.serving.contract.api import InvalidSpecError
-from slipway.serving.routing.route import MODEL_ID, MOST_TARGETS, Target, When
+from slipway.serving.routing.route import MODEL_ID, MOST_TARGETS, Target, TargetConditions
 
 CLASS_HEADER, COMPLEXITY_HEADER = "x-llmkube-classification", "x-llmkube-task-complexity"
 SENSITIVE = ("pii", "phi")
@@ -56,9 +56,9 @@ def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
         targets += rule_targets
         active += bool(rule_targets)
     for label, backend in labels.items():
-        targets.append(_target(spec, backend, When({}, (label,)), len(targets), ""))
+        targets.append(_target(spec, backend, TargetConditions({}, (label,)), len(targets), ""))
     if spec.default_route:
-        targets.append(_target(spec, backends[spec.default_route], When(), len(targets), ""))
+        targets.append(_target(spec, backends[spec.default_route], TargetConditions(), len(targets), ""))
     if not targets:
         raise InvalidSpecError("NoRoute", "spec: no rule can match, and there is no defaultRoute")
     if len(targets) > MOST_TARGETS:
@@ -83,31 +83,31 @@ def _of_rule(
     """Yields the targets of a rule; none if no request can match it."""
     needed = set(rule.match.required_capabilities)
     able = [backends[name] for name in rule.route.backends if needed <= set(backends[name].capabilities)]
-    when = _when(spec, rule.match, ids)
+    when = _build_conditions(spec, rule.match, ids)
     for number, backend in enumerate(able if when else ()):
         weighted = rule.route.strategy == "weighted"
-        target = _target(spec, backend, when or When(), order + (0 if weighted else number), rule.timeout)
+        target = _target(spec, backend, when or TargetConditions(), order + (0 if weighted else number), rule.timeout)
         weight = (1 if backend.weight is None else backend.weight) if weighted else 1
         only = rule.fail_closed and (weighted or backend is able[-1])
         yield msgspec.structs.replace(target, weight=min(weight, 1_000_000), only=only)
 
 
-def _target(spec: ModelRouterSpec, backend: Backend, when: When, order: int, timeout: str) -> Target:
+def _target(spec: ModelRouterSpec, backend: Backend, when: TargetConditions, order: int, timeout: str) -> Target:
     service = backend.inference_service_ref.name if backend.inference_service_ref else ""
-    written = timeout or backend.timeout or spec.proxy.response_header_timeout
+    timeout_text = timeout or backend.timeout or spec.proxy.response_header_timeout
     return Target(
-        pods.service_name(service), order=order, when=when, answer_seconds=_seconds(written) if written else 0
+        pods.service_name(service), order=order, when=when, answer_seconds=_seconds(timeout_text) if timeout_text else 0
     )
 
 
-def _seconds(written: str) -> int:
+def _seconds(duration: str) -> int:
     try:
-        return max(1, min(_MOST_SECONDS, math.ceil(parse_duration(written))))
+        return max(1, min(_MOST_SECONDS, math.ceil(parse_duration(duration))))
     except ValueError as error:
-        raise InvalidSpecError("InvalidSpec", f"timeout {written[:64]!r}: {error}") from error
+        raise InvalidSpecError("InvalidSpec", f"timeout {duration[:64]!r}: {error}") from error
 
 
-def _when(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> When | None:
+def _build_conditions(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> TargetConditions | None:
     """Returns the conditions; None if no request can meet them."""
     headers: dict[str, tuple[str, ...]] = {}
     matchers: list[tuple[str, tuple[str, ...]]] = [(name, (value,)) for name, value in match.headers.items()]
@@ -121,7 +121,7 @@ def _when(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> When | Non
     models = tuple(one for one in ids if any(fnmatchcase(one, pattern) for pattern in match.models))
     if not all(headers.values()) or (match.models and not models):
         return None
-    return When(headers, models)
+    return TargetConditions(headers, models)
 
 
 def _check_size(spec: ModelRouterSpec) -> None:

@@ -20,7 +20,7 @@ from slipway.apis.llmkube.types.service import Runtime
 from slipway.artifacts.locations.huggingface import HuggingFaceFile, environment
 from slipway.artifacts.locations.weights import HubRepository, MountedFolder, Unnamed, describe_weights
 from slipway.engines.definition.engine import ANYWHERE, Draft, Engine, Launch, Metrics, Owned, Sharding, Task
-from slipway.engines.definition.flags import FlagSpec, FlagTable, Value, arguments, given_flags
+from slipway.engines.definition.flags import FlagSpec, FlagTable, Value, arguments, flag_names
 from slipway.engines.definition.python import model_of, revision_of
 from slipway.engines.programs import llamacpp
 from slipway.engines.programs.llamacpp import LLAMACPP
@@ -34,12 +34,12 @@ def _address(launch: Launch) -> Owned:
     return {"--host": (*ANYWHERE, launch.bind), "--port": (str(launch.port),)}
 
 
-Words = Mapping[str, Mapping[Value, str]]
+Spellings = Mapping[str, Mapping[Value, str]]
 """Setting -> LLMKube's value -> the engine's value."""
 
 
-def _spelled(settings: Mapping[str, Value], words: Words) -> dict[str, Value]:
-    return {name: words.get(name, {}).get(value, value) for name, value in settings.items()}
+def _spell(settings: Mapping[str, Value], spellings: Spellings) -> dict[str, Value]:
+    return {name: spellings.get(name, {}).get(value, value) for name, value in settings.items()}
 
 
 LLAMACPP_FLAGS: FlagTable = (
@@ -71,7 +71,7 @@ LLAMACPP_FLAGS: FlagTable = (
     FlagSpec("mmproj", "--mmproj", ("-mm",)),
     FlagSpec("metadata_overrides", "--override-kv", repeats=True),
 )
-LLAMACPP_WORDS: Words = {"speculative_decoding_type": {"mtp": "draft-mtp", "draft": "draft-simple"}}
+LLAMACPP_SPELLINGS: Spellings = {"speculative_decoding_type": {"mtp": "draft-mtp", "draft": "draft-simple"}}
 POOLED: dict[Task, tuple[tuple[str, str], ...]] = {
     "embed": (("--embedding", ""), ("--pooling", "last"), ("--cache-ram", "0")),
     "rerank": (("--reranking", ""), ("--embedding", ""), ("--pooling", "rank"), ("--cache-ram", "0")),
@@ -83,16 +83,16 @@ RANGE = re.compile(r"(\d{1,6})-(\d{1,6})")
 
 
 def _llamacpp_args(launch: Launch) -> tuple[str, ...]:
-    given = given_flags(launch.extra_args)
+    flags = flag_names(launch.extra_args)
     named = {} if isinstance(launch.weights, Unnamed) else llamacpp.model_args(launch)
     model = (word for pair in named.items() for word in pair)
-    place = () if "--host" in given else ("--host", launch.bind)
-    alias = () if given & {"--alias", "-a"} else ("--alias", launch.served_name)
-    values = {**_spelled(launch.settings, LLAMACPP_WORDS), **_drafted(launch), **_spread(launch)}
+    place = () if "--host" in flags else ("--host", launch.bind)
+    alias = () if flags & {"--alias", "-a"} else ("--alias", launch.served_name)
+    values = {**_spell(launch.settings, LLAMACPP_SPELLINGS), **_drafted(launch), **_spread(launch)}
     settings = arguments(LLAMACPP_FLAGS, values, launch.extra_args, launch.gpus)
-    modes = (pair for task in sorted(launch.tasks) for pair in POOLED.get(task, ()) if pair[0] not in given)
+    modes = (pair for task in sorted(launch.tasks) for pair in POOLED.get(task, ()) if pair[0] not in flags)
     mode = (word for pair in modes for word in pair if word)
-    metrics = () if "--metrics" in given else ("--metrics",)
+    metrics = () if "--metrics" in flags else ("--metrics",)
     return (*model, *place, "--port", str(launch.port), *alias, *settings, *mode, *launch.extra_args, *metrics)
 
 
@@ -157,15 +157,15 @@ VLLM_FLAGS: FlagTable = (
 
 
 def _vllm_args(launch: Launch) -> tuple[str, ...]:
-    given = given_flags(launch.extra_args)
-    place = () if "--host" in given else ("--host", launch.bind)
+    flags = flag_names(launch.extra_args)
+    place = () if "--host" in flags else ("--host", launch.bind)
     settings = arguments(VLLM_FLAGS, _vllm_settings(launch), launch.extra_args, launch.gpus)
-    settings += ("--enable-lora",) if launch.adapters and "--enable-lora" not in given else ()
+    settings += ("--enable-lora",) if launch.adapters and "--enable-lora" not in flags else ()
     model = model_of(launch.weights)
     own = (model, *revision_of(launch.weights), *place, "--port", str(launch.port))
     # Direct clients of vLLM use its own name for the model. If there are two lists of names, the last one counts.
     names = (SERVED, launch.served_name, model, *launch.further_names)
-    if SERVED in given:
+    if SERVED in flags:
         return (*own, *settings, *launch.extra_args, *names, *_names(launch))
     return (*own, *names, *settings, *launch.extra_args)
 
@@ -234,32 +234,32 @@ SGLANG_FLAGS: FlagTable = (
 )
 RANK, MODULES = "64", "--lora-target-modules"
 """A rank that hardly any adapter exceeds."""
-SGLANG_WORDS: Words = {"attention_backend": {"flash_attn": "fa3"}, "tool_call_parser": {"qwen3": "qwen25"}}
+SGLANG_SPELLINGS: Spellings = {"attention_backend": {"flash_attn": "fa3"}, "tool_call_parser": {"qwen3": "qwen25"}}
 
 
 def _sglang_args(launch: Launch) -> tuple[str, ...]:
-    given = given_flags(launch.extra_args)
+    flags = flag_names(launch.extra_args)
     model = ("--model-path", model_of(launch.weights), *revision_of(launch.weights))
-    place = () if "--host" in given else ("--host", launch.bind)
-    name = () if SERVED in given else (SERVED, launch.served_name)
+    place = () if "--host" in flags else ("--host", launch.bind)
+    name = () if SERVED in flags else (SERVED, launch.served_name)
     parallel: dict[str, Value] = {ranks.TENSOR: size} if (size := ranks.tensor("sglang", launch)) > 1 else {}
-    given_settings = {**parallel, **_spelled(launch.settings, SGLANG_WORDS)}
-    settings = arguments(SGLANG_FLAGS, given_settings, launch.extra_args, launch.gpus)
-    settings += _sglang_adapters(launch, given)
+    all_settings = {**parallel, **_spell(launch.settings, SGLANG_SPELLINGS)}
+    settings = arguments(SGLANG_FLAGS, all_settings, launch.extra_args, launch.gpus)
+    settings += _sglang_adapters(launch, flags)
     mode = ("--is-embedding",) if launch.tasks & {"embed", "rerank"} else ()
-    switches = (switch for switch in (*mode, "--enable-metrics") if switch not in given)
+    switches = (switch for switch in (*mode, "--enable-metrics") if switch not in flags)
     return (*model, *place, "--port", str(launch.port), *name, *settings, *switches, *launch.extra_args)
 
 
-def _sglang_adapters(launch: Launch, given: Container[str]) -> tuple[str, ...]:
+def _sglang_adapters(launch: Launch, user_flags: Container[str]) -> tuple[str, ...]:
     """Returns SGLang's settings for adapters that are loaded at runtime: their highest rank, and the modules that they
     change."""
     if not launch.adapters:
         return ()
-    declared = "--lora-paths" in given or bool(launch.settings.get("lora_modules"))
+    declared = "--lora-paths" in user_flags or bool(launch.settings.get("lora_modules"))
     guessed = () if declared else (("max_lora_rank", "--max-lora-rank", RANK), ("lora_target_modules", MODULES, "all"))
-    flags = ((flag, value) for name, flag, value in guessed if not launch.settings.get(name) and flag not in given)
-    enabled = () if "--enable-lora" in given else ("--enable-lora",)
+    flags = ((flag, value) for name, flag, value in guessed if not launch.settings.get(name) and flag not in user_flags)
+    enabled = () if "--enable-lora" in user_flags else ("--enable-lora",)
     return (*enabled, *(word for pair in flags for word in pair))
 
 
@@ -273,10 +273,10 @@ MODELS = "/models"
 
 
 def _router_args(launch: Launch) -> tuple[str, ...]:
-    given = given_flags(launch.extra_args)
-    models = () if given & {"--models-dir", "--models-preset"} else ("--models-dir", MODELS)
-    place = () if "--host" in given else ("--host", launch.bind)
-    metrics = () if "--metrics" in given else ("--metrics",)
+    flags = flag_names(launch.extra_args)
+    models = () if flags & {"--models-dir", "--models-preset"} else ("--models-dir", MODELS)
+    place = () if "--host" in flags else ("--host", launch.bind)
+    metrics = () if "--metrics" in flags else ("--metrics",)
     return (*models, *place, "--port", str(launch.port), *launch.extra_args, *metrics)
 
 

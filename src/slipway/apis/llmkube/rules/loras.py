@@ -12,7 +12,7 @@ import msgspec
 
 from slipway.apis.llmkube.types.lora import KIND, LoRAAdapterSpec
 from slipway.apis.llmkube.types.runtime import SglangConfig
-from slipway.engines.definition.flags import given_flags
+from slipway.engines.definition.flags import flag_names
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import Object, created_unix, deleting, key
 from slipway.serving.contract.api import InvalidSpecError, Listers, World
@@ -98,10 +98,12 @@ def _fault(world: World, resource: Object, service: Object | None) -> InvalidSpe
     if agent.PORT in (service["spec"].get("containerPort"), (service["spec"].get("endpoint") or {}).get("port")):
         text = f"The engine of {named.name} has port {agent.PORT}, which the loader in its pod needs. Use another port"
         return InvalidSpecError("PortTaken", text)
-    return _taken(world, resource, service, spec)
+    return _find_name_conflict(world, resource, service, spec)
 
 
-def _taken(world: World, resource: Object, service: Object, spec: LoRAAdapterSpec) -> InvalidSpecError | None:
+def _find_name_conflict(
+    world: World, resource: Object, service: Object, spec: LoRAAdapterSpec
+) -> InvalidSpecError | None:
     """Returns an error if another adapter has the name: the oldest one gets it, unless the engine starts with that
     name."""
     if spec.name in started_with(service["spec"]):
@@ -142,7 +144,7 @@ def runtime_of(service: Object) -> str:
 def has_adapter_loader(runtime: str, loras: Iterable[Lora], arguments: Iterable[str]) -> bool:
     """Whether the pods have a loader for adapters: there are adapters, or the engine is started with adapter
     support."""
-    return runtime in RUNTIMES and (any(loras) or ENABLED in given_flags(tuple(arguments)))
+    return runtime in RUNTIMES and (any(loras) or ENABLED in flag_names(tuple(arguments)))
 
 
 def public_name(service: str, lora: str) -> str:

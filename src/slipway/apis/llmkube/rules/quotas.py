@@ -1,7 +1,7 @@
 """Quotas: which services may have GPUs now, and which wait until others release some. Pure.
 
 A service's share is defined by its own status, which only the controller can write: ``gpus`` that are granted,
-``reserved`` ones that it is about to get, and ``wanted`` ones. Sums are computed from an index with an entry for each
+``reserved`` ones that it will get, and ``requested`` ones. Sums are computed from an index with an entry for each
 binary digit, so their cost does not depend on the number of services.
 
 Several workers decide concurrently, each with its view of the caches. So a service first reserves GPUs in its status.
@@ -48,7 +48,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """GPUs that it has."""
     reserved: int = 0
     """GPUs that it will get, unless there turn out to be too few."""
-    wanted: int = 0
+    requested: int = msgspec.field(default=0, name="wanted")
     """GPUs that it requests; more than ``gpus`` while it is in the queue."""
 
     @property
@@ -87,26 +87,26 @@ def by_taken(service: Object) -> Iterable[str]:
 def by_waiting(service: Object) -> Iterable[str]:
     """Index function for :data:`WAITING`."""
     record = record_of(service)
-    return () if deleting(service) or record.wanted <= record.gpus else record.names
+    return () if deleting(service) or record.requested <= record.gpus else record.names
 
 
 def by_denied(service: Object) -> Iterable[str]:
     """Index function for :data:`DENIED`."""
     record = record_of(service)
-    return () if deleting(service) or record.wanted <= record.taken else record.names
+    return () if deleting(service) or record.requested <= record.taken else record.names
 
 
 def by_reserved(service: Object) -> Iterable[str]:
     """Index function for :data:`RESERVED`."""
     record = record_of(service)
-    return () if deleting(service) or record.wanted <= record.gpus or not record.reserved else record.names
+    return () if deleting(service) or record.requested <= record.gpus or not record.reserved else record.names
 
 
 def by_namespace_ref(quota: Object) -> Iterable[str]:
     """Index function for :data:`COVERS`. A quota that neither names nor selects a namespace covers none."""
     spec = quota["spec"]
-    named = spec.get("namespaceRef", "")
-    return (named,) if named or spec.get("selector") is not None else ()
+    namespace = spec.get("namespaceRef", "")
+    return (namespace,) if namespace or spec.get("selector") is not None else ()
 
 
 def used(listers: Listers, quota: str) -> int:
@@ -162,7 +162,7 @@ def record_while_blocked(world: World, running: int) -> Record:
     """Returns the record of a service that cannot start: it keeps its GPUs, and none are reserved. ``running``: see
     :func:`count_granted`."""
     names, gpus = _names(_quotas(world)), count_granted(world.resource, running)
-    return Record(names=names, gpus=gpus, wanted=gpus) if names else Record()
+    return Record(names=names, gpus=gpus, requested=gpus) if names else Record()
 
 
 def judge(world: World, gpus: int, running: int, priority: int, *, starts: bool = False) -> Verdict:
@@ -174,19 +174,19 @@ def judge(world: World, gpus: int, running: int, priority: int, *, starts: bool 
     if not covered:
         return Verdict(Record())
     before, has = record_of(service), count_granted(service, running)
-    record = Record(names=_names(covered), gpus=min(has, gpus), wanted=gpus)
+    record = Record(names=_names(covered), gpus=min(has, gpus), requested=gpus)
     if gpus <= has:
         return Verdict(record, _too_low(covered, priority) if starts else None)
     if out := _too_low(covered, priority) or _too_small(covered, gpus):
-        return Verdict(msgspec.structs.replace(record, wanted=record.gpus), out)
+        return Verdict(msgspec.structs.replace(record, requested=record.gpus), out)
     if before.reserved and before.names == record.names and before.taken == gpus:
         over = [one for one in covered if used(listers, str(key(one))) > _limit(one)]
-        lost = next((one for one in over if not _holds(listers, one, service, priority)), None)
-        if lost:
-            return Verdict(record, _exceeded(listers, lost, gpus))
+        exceeded = next((one for one in over if not _reservation_fits(listers, one, service, priority)), None)
+        if exceeded:
+            return Verdict(record, _exceeded(listers, exceeded, gpus))
         # Start only after the reservation is recorded, because others may appear in the cache until then.
         return _set_aside(record) if over else _set_aside(msgspec.structs.replace(record, gpus=gpus))
-    full = next((one for one in covered if not _fits(listers, one, service, record, before, priority)), None)
+    full = next((one for one in covered if not _has_room(listers, one, service, record, before, priority)), None)
     if full:
         return Verdict(record, _exceeded(listers, full, gpus))
     return _set_aside(record)
@@ -202,11 +202,11 @@ def _names(quotas: Iterable[Object]) -> tuple[str, ...]:
 
 
 def _set_aside(record: Record) -> Verdict:
-    text = f"{record.wanted} GPUs are reserved for it. It starts once the reservation is recorded."
-    return Verdict(msgspec.structs.replace(record, reserved=record.wanted - record.gpus), ("QuotaReserved", text))
+    text = f"{record.requested} GPUs are reserved for it. It starts once the reservation is recorded."
+    return Verdict(msgspec.structs.replace(record, reserved=record.requested - record.gpus), ("QuotaReserved", text))
 
 
-def _holds(listers: Listers, quota: Object, service: Object, priority: int) -> bool:
+def _reservation_fits(listers: Listers, quota: Object, service: Object, priority: int) -> bool:
     """Whether a reservation fits once those behind it in the queue have been given up."""
     name, own = str(key(quota)), place(service, priority)
     behind = (other for other, at in _queue(listers, name, RESERVED) if key(other) != key(service) and at > own)
@@ -230,11 +230,11 @@ def _too_small(quotas: Iterable[Object], gpus: int) -> tuple[str, str] | None:
     return None
 
 
-def _fits(listers: Listers, quota: Object, service: Object, record: Record, before: Record, priority: int) -> bool:
+def _has_room(listers: Listers, quota: Object, service: Object, record: Record, before: Record, priority: int) -> bool:
     """Whether there is room for a service's further request, and for all requests before it in the queue."""
     name, own = str(key(quota)), place(service, priority)
     taken = before.taken if name in before.names else 0
-    room = _limit(quota) - used(listers, name) + taken - record.wanted
+    room = _limit(quota) - used(listers, name) + taken - record.requested
     if room < 0:
         return False
     ahead = (other for other, at in _queue(listers, name) if key(other) != key(service) and at < own)
@@ -248,7 +248,7 @@ def _queue(listers: Listers, quota: str, index: str = WAITING) -> list[tuple[Obj
 
 def _missing(service: Object) -> int:
     record = record_of(service)
-    return record.wanted - record.taken
+    return record.requested - record.taken
 
 
 def _exceeded(listers: Listers, quota: Object, gpus: int) -> tuple[str, str]:
@@ -291,7 +291,7 @@ def enqueue_next(change: Change, listers: Listers) -> Iterable[Key]:
     queue."""
     before, now = _records(change)
     released = now.taken < before.taken or now.reserved < before.reserved or set(before.names) - set(now.names)
-    names = dict.fromkeys((*before.names, *now.names)) if released or _moved(change, before, now) else ()
+    names = dict.fromkeys((*before.names, *now.names)) if released or _is_queue_changed(change, before, now) else ()
     return [one for name in names for one in next_in(listers, name) if one != change.key]
 
 
@@ -301,12 +301,12 @@ def _records(change: Change) -> tuple[Record, Record]:
     return before, now
 
 
-def _moved(change: Change, before: Record, now: Record) -> bool:
+def _is_queue_changed(change: Change, before: Record, now: Record) -> bool:
     """Whether a service moved in the queue, requests less, or left it."""
     old, new = change.old, change.new
     if old is None or not list(by_waiting(old)):
         return False
-    if new is None or not list(by_waiting(new)) or now.wanted < before.wanted:
+    if new is None or not list(by_waiting(new)) or now.requested < before.requested:
         return True
     return place(old, priority_of(old)) != place(new, priority_of(new))
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from slipway.engines.definition.engine import Launch
-from slipway.engines.definition.flags import given_flags
+from slipway.engines.definition.flags import flag_names
 
 
 class Axis(NamedTuple):
@@ -57,10 +57,10 @@ BACKENDS = frozenset(("--distributed-executor-backend", "--data-parallel-backend
 
 def fault(runtime: str, args: Sequence[str], extra: Sequence[str], gpus: int) -> str | None:
     """Returns why an engine with this command line cannot start. ``extra``: the author's own arguments."""
-    given = given_flags(args)
-    if not gpus or given & ELSEWHERE or any(flag in BACKENDS and text == "ray" for flag, text in _pairs(args)):
+    flags = flag_names(args)
+    if not gpus or flags & ELSEWHERE or any(flag in BACKENDS and text == "ray" for flag, text in _pairs(args)):
         return None
-    sizes = {_name(axis, extra): size for axis in _axes(runtime, given) if (size := value(args, axis.flags)) > 1}
+    sizes = {_name(axis, extra): size for axis in _axes(runtime, flags) if (size := value(args, axis.flags)) > 1}
     if runtime == "sglang" and (experts := value(args, EXPERTS.flags)) > gpus:
         sizes = {_name(EXPERTS, extra): experts}
     ranks = math.prod(sizes.values())
@@ -73,19 +73,19 @@ def fault(runtime: str, args: Sequence[str], extra: Sequence[str], gpus: int) ->
 
 def tensor(runtime: str, launch: Launch) -> int:
     """Returns the GPUs for tensor parallelism if the author sets none: the pod's GPUs divided by the other kinds."""
-    given = given_flags(launch.extra_args)
+    flags = flag_names(launch.extra_args)
     settings = {"sglang": {"--dp-size": launch.settings.get("data_parallel_size", 1)}}.get(runtime, {})
     others = (
-        value(launch.extra_args, axis.flags, settings.get(axis.flags[0], 1)) for axis in _axes(runtime, given)[1:]
+        value(launch.extra_args, axis.flags, settings.get(axis.flags[0], 1)) for axis in _axes(runtime, flags)[1:]
     )
     return max(launch.gpus // math.prod(others), 1) if launch.gpus else 0
 
 
 def value(args: Sequence[str], flags: Sequence[str], usual: object = 1) -> int:
     """Returns the value of the last of these flags; ``usual`` if there is none, 1 if it is not a positive number."""
-    for flag, given in reversed(list(_pairs(args))):
+    for flag, argument in reversed(list(_pairs(args))):
         if flag in flags:
-            usual = given
+            usual = argument
             break
     text = str(usual)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 and int(text) else 1
@@ -102,12 +102,12 @@ def _pairs(args: Sequence[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _axes(runtime: str, given: frozenset[str]) -> list[Axis]:
+def _axes(runtime: str, flags: frozenset[str]) -> list[Axis]:
     axes = AXES.get(runtime, ())
-    return [axis for axis in axes if WITHIN.get(axis.flags[0]) not in given]
+    return [axis for axis in axes if WITHIN.get(axis.flags[0]) not in flags]
 
 
 def _name(axis: Axis, extra: Sequence[str]) -> str:
     """Returns the axis under the name that its author used."""
-    own = next((flag for flag in axis.flags if flag in given_flags(extra)), "")
+    own = next((flag for flag in axis.flags if flag in flag_names(extra)), "")
     return f"extraArgs {own}" if own or not axis.field else axis.field

@@ -61,7 +61,7 @@ def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
     condition: Object = next((one for one in conditions if one["type"] == "PodScheduled"), {})
     if condition.get("status") != "False" or deleting(pod):
         return None
-    return _judged(condition.get("message", ""), condition.get("reason") or "Unschedulable", resource)
+    return _classify(condition.get("message", ""), condition.get("reason") or "Unschedulable", resource)
 
 
 def has_node(pod: Object) -> bool:
@@ -70,7 +70,7 @@ def has_node(pod: Object) -> bool:
     return any(one["type"] == "PodScheduled" and one["status"] == "True" for one in conditions)
 
 
-def _judged(message: str, reason: str, resource: str) -> Scheduling:
+def _classify(message: str, reason: str, resource: str) -> Scheduling:
     missing = INSUFFICIENT.findall(message)
     if resource and resource in missing:
         return Scheduling("InsufficientGPU", message, resource)

@@ -68,9 +68,9 @@ def overridden_fields(spec: InferenceServiceSpec) -> dict[str, str]:
     return {plain: own for plain, own in pairs if "." in own and "." not in plain}
 
 
-def fields_of_other_runtimes(spec: InferenceServiceSpec, written: Object) -> tuple[str, ...]:
-    """Returns the set fields that belong to another runtime. ``written``: the raw spec of the resource."""
-    fields = [block for runtime, block in BLOCKS.items() if runtime != spec.runtime and written.get(block)]
+def fields_of_other_runtimes(spec: InferenceServiceSpec, raw_spec: Object) -> tuple[str, ...]:
+    """Returns the set fields that belong to another runtime. ``raw_spec``: the raw spec of the resource."""
+    fields = [block for runtime, block in BLOCKS.items() if runtime != spec.runtime and raw_spec.get(block)]
     if spec.args and spec.runtime != "generic":
         fields.append("args")
     if spec.extra_args and spec.runtime == "generic":
@@ -79,7 +79,7 @@ def fields_of_other_runtimes(spec: InferenceServiceSpec, written: Object) -> tup
         fields.append("bindAddress")
     if spec.speculative_decoding and spec.runtime != "llamacpp":
         fields.append("speculativeDecoding")
-    return (*fields, *(field for field in ON_MACS if written.get(field)))
+    return (*fields, *(field for field in ON_MACS if raw_spec.get(field)))
 
 
 def adapters_of(config: SglangConfig) -> tuple[str, ...]:

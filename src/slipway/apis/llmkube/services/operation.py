@@ -27,9 +27,9 @@ RECYCLED = "slipway.inference/recycled"
 def pod_annotations(view: ServiceView, service: Service) -> dict[str, str]:
     """Returns annotations for the pods."""
     disruption = service.spec.disruption
-    kept = {KARPENTER: UNMOVED[KARPENTER]} if disruption and disruption.protect_always else {}
+    annotations = {KARPENTER: UNMOVED[KARPENTER]} if disruption and disruption.protect_always else {}
     until = _recycled_until(view, service)
-    return kept | ({RECYCLED: until} if until else {})
+    return annotations | ({RECYCLED: until} if until else {})
 
 
 def _recycled_until(view: ServiceView, service: Service) -> str:

@@ -117,15 +117,15 @@ def _uses(service: Service) -> Object:
 
 def _engine(service: Service) -> Container:
     spec, engine, launch = service.spec, service.engine, service.launch
-    args, given_env, resources = engine.args(launch), _env(service), _resources(service)
+    args, environment, resources = engine.args(launch), _env(service), _resources(service)
     chosen = image(service)
-    container = {"image": chosen, "args": args, "env": given_env, "resources": resources}
+    container = {"image": chosen, "args": args, "env": environment, "resources": resources}
     return Container(
         name=engine.container,
         image=chosen,
         command=spec.command or engine.command,
         args=args,
-        env=(*given_env, *engine.named_devices(container)),
+        env=(*environment, *engine.named_devices(container)),
         resources=resources,
         mounts=_mounts(service),
         further_mounts=spec.extra_volume_mounts,
@@ -145,9 +145,9 @@ def _security(service: Service) -> Object:
     return {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}
 
 
-def _own_security(service: Service, given: Object) -> Object:
+def _own_security(service: Service, security: Object) -> Object:
     """Returns the author's security context, without privilege escalation, which Kubernetes would otherwise allow."""
-    return given if service.settings.authors.privileged else {"allowPrivilegeEscalation": False, **given}
+    return security if service.settings.authors.privileged else {"allowPrivilegeEscalation": False, **security}
 
 
 def _before(service: Service) -> tuple[Container, ...]:
@@ -179,10 +179,10 @@ def image(service: Service) -> str:
 
 def _env(service: Service) -> tuple[Object, ...]:
     """Returns the variables: the engine's own, a token for the Hub, and the user's, which take precedence."""
-    given = service.spec.env
+    user_env = service.spec.env
     home = service.settings.home()
     own = (*variables({**home, **service.engine.env(service.launch)}), *_token(service))
-    return (*env.without(own, given), *given)
+    return (*env.without(own, user_env), *user_env)
 
 
 def _token(service: Service) -> tuple[Object, ...]:
@@ -285,16 +285,16 @@ def _probes(service: Service) -> Probes:
 
 def startup_seconds(service: Service) -> int:
     """Returns the longest time that the engine may take to start."""
-    given = service.spec.probe_overrides.startup
-    return START_SECONDS if given is None else failure_window_seconds(given)
+    probe = service.spec.probe_overrides.startup
+    return START_SECONDS if probe is None else failure_window_seconds(probe)
 
 
 def _probe_overrides(service: Service) -> dict[str, Object]:
-    given = service.spec.probe_overrides
+    spec = service.spec.probe_overrides
     overrides = {
-        "startupProbe": given.startup,
-        "readinessProbe": given.readiness,
-        "livenessProbe": given.liveness,
+        "startupProbe": spec.startup,
+        "readinessProbe": spec.readiness,
+        "livenessProbe": spec.liveness,
     }
     return {field: probe for field, probe in overrides.items() if probe is not None}
 

@@ -43,8 +43,8 @@ class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
         each = _gpus_per_pod(self.deployment, self.service)
         if not each and self.waits[0] == quotas.PRIORITY_TOO_LOW:
             return 0
-        written = quotas.count_granted(self.world.resource, self.running)
-        return min(self.quota.gpus, written) // each if each else None
+        granted = quotas.count_granted(self.world.resource, self.running)
+        return min(self.quota.gpus, granted) // each if each else None
 
     @property
     def running(self) -> int:
@@ -91,7 +91,7 @@ def _quota_while_waiting(view: ServiceView, service: Service) -> Record:
     record, each = view.quota_while_blocked, _gpus_per_pod(view.deployment, service)
     serving = min(_max_replicas(service), record.gpus // each) * each if each else 0
     gpus = max(min(record.gpus, _max_replicas(service) * _quota_gpus(service)), serving)
-    return msgspec.structs.replace(record, gpus=gpus, wanted=gpus)
+    return msgspec.structs.replace(record, gpus=gpus, requested=gpus)
 
 
 def _max_replicas(service: Service) -> int:
@@ -133,10 +133,10 @@ def _claimed_gpus(service: Service | InvalidSpecError) -> int:
 
 def priority(world: World, service: Service) -> int | None:
     """Returns the value of the pods' PriorityClass. None if the class does not exist."""
-    given = service.spec.priority_class_name
-    if not given:
+    class_name = service.spec.priority_class_name
+    if not class_name:
         return VALUES[service.spec.priority]
-    number: int | None = (world.get(Reference(PRIORITY_CLASS, "", given)) or {}).get("value")
+    number: int | None = (world.get(Reference(PRIORITY_CLASS, "", class_name)) or {}).get("value")
     return number
 
 

@@ -15,7 +15,7 @@ from slipway.apis.llmkube.types.model import ModelSpec
 from slipway.apis.llmkube.types.runtime import SpeculativeDecoding
 from slipway.apis.llmkube.types.service import Endpoint, InferenceServiceSpec
 from slipway.engines.definition.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
-from slipway.engines.definition.flags import Value, given_flags
+from slipway.engines.definition.flags import Value, flag_names
 from slipway.engines.definition.retired import Renewal
 from slipway.kube.objects import Object
 from slipway.kube.values.quantity import multiply
@@ -183,8 +183,8 @@ def mode(spec: InferenceServiceSpec) -> str:
     """Returns the task of the model: the service's ``mode``, or else that of its arguments, or of its path."""
     if spec.mode:
         return spec.mode
-    given, path = given_flags(user_args(spec)), (spec.endpoint or Endpoint()).path.rstrip("/")
-    flag_modes = (name for name, words in MODE_FLAGS.items() if given.intersection(words))
+    flags, path = flag_names(user_args(spec)), (spec.endpoint or Endpoint()).path.rstrip("/")
+    flag_modes = (name for name, words in MODE_FLAGS.items() if flags.intersection(words))
     paths = {"/rerank": "rerank", "/embeddings": "embedding"}
     path_modes = (name for end, name in paths.items() if path.endswith(end))
     return next(flag_modes, next(path_modes, "chat"))
@@ -195,9 +195,9 @@ def takes_files(spec: InferenceServiceSpec) -> bool:
 
 
 def _settings(spec: InferenceServiceSpec, own: Placement, decoding: SpeculativeDecoding | None) -> dict[str, Value]:
-    given: dict[str, Value] = {one.setting: one.value for one in service_flags.explicit_settings(spec)}
+    settings: dict[str, Value] = {one.setting: one.value for one in service_flags.explicit_settings(spec)}
     if decoding and decoding.draft_model:
-        given["draft_model"] = f"{own.folder}/{decoding.draft_model}"
+        settings["draft_model"] = f"{own.folder}/{decoding.draft_model}"
     if own.mmproj and takes_files(spec):
-        given["mmproj"] = own.mmproj
-    return given
+        settings["mmproj"] = own.mmproj
+    return settings

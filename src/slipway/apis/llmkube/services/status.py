@@ -83,7 +83,7 @@ def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
     ids = (metadata["name"], *(observed.service.further_names if observed.service else ()))
     # A service on a Mac has no objects in the cluster, so there is no route to report.
     route = () if observed.rejection is OUT_OF_REACH else (routed(served, ids, world.routed),)
-    others = (*route, *_others(view, observed), *_at_gateway(observed, route))
+    others = (*route, *_other_conditions(view, observed), *_at_gateway(observed, route))
     fetches = observed.service is not None and observed.service.placed.way == "engine"
     starting = STARTING if fetches else "No replica answers yet."
     state = report(
@@ -122,8 +122,8 @@ def _gather_state(view: ServiceView, rejection: Rejection | None) -> ServiceStat
     scheduling = scheduling_of_oldest(world.pods, resource)
     waits = None if permanent(rejection) else view.waits
     # Accelerators that are in use are not a failure, however long that lasts.
-    judged = [pod for pod in world.pods if not _queues(pod, resource)]
-    diagnosis, pending = _diagnosis(world, judged, service, deployment), None
+    started = [pod for pod in world.pods if not _queues(pod, resource)]
+    diagnosis, pending = _diagnosis(world, started, service, deployment), None
     if waits and waits[0] == MODEL_FAILED:
         diagnosis = Diagnosis(Failure(*waits))
     elif waits:
@@ -197,7 +197,9 @@ def _accelerator(deployment: Object | None) -> str:
     return next((name for name in limits if "/" in name), "")
 
 
-def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, deployment: Object | None) -> Diagnosis:
+def _diagnosis(
+    world: World, started: Sequence[Object], service: Service | None, deployment: Object | None
+) -> Diagnosis:
     runtime = world.resource["spec"].get("runtime", "llamacpp")
     engine, settings = ENGINES.get(runtime, ENGINES["generic"]), world.settings
     limits = Limits(
@@ -206,7 +208,7 @@ def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, 
         container=engine.container,
     )
     download = Download(service.placed.weights if service else None, settings.hugging_face_endpoint)
-    return diagnose(deployment, judged, limits, world.now, partial(engine.explain, download=download))
+    return diagnose(deployment, started, limits, world.now, partial(engine.explain, download=download))
 
 
 def _desired(world: World, observed: ServiceState) -> int:
@@ -290,7 +292,7 @@ def _at_gateway(observed: ServiceState, route: Sequence[Condition]) -> list[Cond
     return [msgspec.structs.replace(one, type="GatewayReady") for one in route]
 
 
-def _others(view: ServiceView, observed: ServiceState) -> tuple[Condition, ...]:
+def _other_conditions(view: ServiceView, observed: ServiceState) -> tuple[Condition, ...]:
     service, world = observed.service, view.world
     if service is None:
         return runtime_settings.invalid(world.resource["spec"], observed.rejection)
@@ -319,10 +321,10 @@ def _obstacle(view: ServiceView, observed: ServiceState) -> str:
     return refused.message if refused else (view.waits or ("", ""))[1]
 
 
-def unused(service: Service, written: Object) -> dict[str, str]:
-    """Returns field -> why it has no effect. ``written``: the raw spec of the resource."""
+def unused(service: Service, raw_spec: Object) -> dict[str, str]:
+    """Returns field -> why it has no effect. ``raw_spec``: the raw spec of the resource."""
     spec = service.spec
-    reasons = dict.fromkeys(service_flags.fields_of_other_runtimes(spec, written), UNSUPPORTED_SETTING)
+    reasons = dict.fromkeys(service_flags.fields_of_other_runtimes(spec, raw_spec), UNSUPPORTED_SETTING)
     reasons |= {field: f"{other} takes precedence" for field, other in service_flags.overridden_fields(spec).items()}
     idle, place = service.engine.without_effect(service.launch, "extraArgs"), service.placed
     reasons |= {one.field: idle[one.setting] for one in service_flags.explicit_settings(spec) if one.setting in idle}

@@ -142,7 +142,7 @@ def _build_job(view: BenchmarkView, override: Object) -> Object:
         **node,
         "initContainers": [_sidecar(view, access)],
     }
-    template["spec"] = _overridden(template["spec"], override)
+    template["spec"] = _apply_override(template["spec"], override)
     return manifest
 
 
@@ -167,24 +167,24 @@ def _sidecar(view: BenchmarkView, access: Access) -> Object:
     return container_spec(reader, reader.mounts) | {"restartPolicy": "Always", "startupProbe": SIDECAR_READY}
 
 
-def _overridden(pod: Object, override: Object) -> Object:
+def _apply_override(pod: Object, override: Object) -> Object:
     """Merges podOverride over the pod, with a command that hides the pod's secrets. Raises InvalidSpecError."""
     container, patch = _select_fields(override, OF_CONTAINER), _select_fields(override, OF_POD)
     if container:
         patch["containers"] = [{"name": CONTAINER, **container}]
-    laid = merged(pod, patch, "PodSpec")
-    (tool,) = laid["containers"]
-    return {**laid, "containers": [{**tool, "command": list(genai_bench.command(_secrets(tool)))}]}
+    merged_pod = merged(pod, patch, "PodSpec")
+    (tool,) = merged_pod["containers"]
+    return {**merged_pod, "containers": [{**tool, "command": list(genai_bench.command(_secrets(tool)))}]}
 
 
 def _select_fields(override: Object, fields: Mapping[str, type]) -> Object:
     """Returns the given fields that podOverride sets. Raises InvalidSpecError if one has the wrong type."""
-    given = {field: override[field] for field in fields if override.get(field)}
-    for field, value in given.items():
+    selected = {field: override[field] for field in fields if override.get(field)}
+    for field, value in selected.items():
         items = value if isinstance(value, list) else ()
         if not isinstance(value, fields[field]) or not all(isinstance(item, dict) for item in items):
             raise InvalidSpecError("InvalidSpec", f"spec.podOverride.{field} is not valid in a pod.")
-    return given
+    return selected
 
 
 def _secrets(container: Object) -> list[str]:
@@ -192,9 +192,9 @@ def _secrets(container: Object) -> list[str]:
     variables."""
     env = [(str(one.get("name")), one) for one in container.get("env", [])]
     named = [name for name, one in env if one.get("valueFrom")]
-    given = [name for name, one in env if one.get("value") and name in genai_bench.CREDENTIAL_VARIABLES]
+    names = [name for name, one in env if one.get("value") and name in genai_bench.CREDENTIAL_VARIABLES]
     whole = [TOKEN_KEY for one in container.get("envFrom", []) if "secretRef" in one]
-    return [*named, *given, *whole]
+    return [*named, *names, *whole]
 
 
 def status(view: BenchmarkView, rejection: Rejection | None) -> StatusResult:

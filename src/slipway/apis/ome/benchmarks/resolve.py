@@ -328,8 +328,10 @@ def _upload(provider: str, bucket: str, prefix: str) -> tuple[str, ...]:
 
 
 def _options(location: StorageSpec, options: Mapping[str, str]) -> tuple[str, ...]:
-    given = location.parameters
-    return tuple(word for name, option in options.items() if given.get(name) for word in (option, given[name]))
+    parameters = location.parameters
+    return tuple(
+        word for name, option in options.items() if parameters.get(name) for word in (option, parameters[name])
+    )
 
 
 def _dataset(location: StorageSpec | None) -> tuple[str, Access]:

@@ -12,14 +12,14 @@ import msgspec
 from slipway.kube.objects import Object
 from slipway.serving.containers.freedoms import Freedom, freedoms, templates
 
-WHERE = frozenset(
+SCHEDULING_FIELDS = frozenset(
     (
         *("affinity", "nodeSelector", "priorityClassName", "schedulerName", "tolerations"),
         *("imagePullSecrets", "runtimeClassName", "terminationGracePeriodSeconds", "topologySpreadConstraints"),
     )
 )
 """Pod fields that determine where it runs and for how long, but not what runs in it."""
-ANYBODYS = frozenset(("image_prefixes", "priority_classes"))
+UNRESTRICTED_SETTINGS = frozenset(("image_prefixes", "priority_classes"))
 """Freedoms that do not depend on what runs in the pod: anyone who has them has them for any pod."""
 
 
@@ -64,14 +64,14 @@ def granted_freedoms(workload: Object, alone: Object | None, files: Files = TRUS
         return frozenset()
     required = freedoms([workload])
     own = dict(templates(alone))
-    kept = [(place, pod) for place, pod in templates(workload) if _runs(pod) == _runs(own.get(place, {}))]
-    clean = tuple(place for place, pod in kept if files.clean(pod))
+    own_pods = [(place, pod) for place, pod in templates(workload) if _runs(pod) == _runs(own.get(place, {}))]
+    clean = tuple(place for place, pod in own_pods if files.clean(pod))
     operators = required & freedoms([alone])
-    free = {one for one in operators if one.setting in ANYBODYS}
-    brought = {one for one in operators if one.field.startswith(clean)}
+    free = {one for one in operators if one.setting in UNRESTRICTED_SETTINGS}
+    from_files = {one for one in operators if one.field.startswith(clean)}
     if files.authors:
-        brought = {one for one in brought if one.setting == "service_accounts" and one.value == files.account}
-    return frozenset(free | brought)
+        from_files = {one for one in from_files if one.setting == "service_accounts" and one.value == files.account}
+    return frozenset(free | from_files)
 
 
 def granted_query(scaled_object: Object, alone: Object | None) -> frozenset[Freedom]:
@@ -106,7 +106,7 @@ def _takes_variables(spec: Object) -> bool:
 def _runs(template: Object) -> Object:
     """Returns what runs in a pod and what it can see."""
     spec = template.get("spec") or {}
-    fields = {field: value for field, value in spec.items() if field not in WHERE}
+    fields = {field: value for field, value in spec.items() if field not in SCHEDULING_FIELDS}
     for part in ("initContainers", "containers"):
         fields[part] = [
             {field: value for field, value in one.items() if field != "resources"} for one in spec.get(part) or ()

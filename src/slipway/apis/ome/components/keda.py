@@ -12,7 +12,7 @@ import msgspec
 
 from slipway.kube.objects import SCALED_OBJECT, Kind, Object
 from slipway.serving.contract.settings import PROMETHEUS_SERVER
-from slipway.serving.pods.policies import Served
+from slipway.serving.pods.policies import PolicySubject
 from slipway.serving.pods.workload import child
 
 INSTALLED_BY = "KEDA, https://keda.sh"
@@ -55,7 +55,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def scaled_object(name: str, served: Served, kind: Kind, lowest: int, highest: int, trigger: Trigger) -> Object:
+def scaled_object(name: str, served: PolicySubject, kind: Kind, lowest: int, highest: int, trigger: Trigger) -> Object:
     """Builds the ScaledObject with which KEDA scales a workload of this kind."""
     metadata = {
         "serverAddress": trigger.server,

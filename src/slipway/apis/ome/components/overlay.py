@@ -103,7 +103,7 @@ def _of_runtime(spec: Object, name: Name) -> Object:
 def _component(name: Name, runtime: Object, base: Object, patch: Object) -> Component:
     extension = _extension(name, base, patch)
     config = merged(*_both("config", base, patch))
-    whole = Laid.over(base, patch)
+    whole = MergedPod.over(base, patch)
     computes = runtime if name != "router" else {}
     component = Component(
         name=name,
@@ -113,23 +113,23 @@ def _component(name: Name, runtime: Object, base: Object, patch: Object) -> Comp
     )
     if not any(layer.get(field) is not None for layer in (base, patch) for field in GROUP):
         return msgspec.structs.replace(component, pod=_pod(whole, name, computes, base, patch))
-    first = Laid.over(*_both("leader", base, patch)).within(whole)
+    first = MergedPod.over(*_both("leader", base, patch)).within(whole)
     leader = _pod(first, f"{name}.leader", computes, base, patch, "leader")
     component = msgspec.structs.replace(component, pod=whole.pod_spec(name) if whole.runs else leader, leader=leader)
     if base.get("worker") is None and patch.get("worker") is None:
         return component
     worker_layers = _both("worker", base, patch)
-    others = Laid.over(*worker_layers).within(whole)
+    others = MergedPod.over(*worker_layers).within(whole)
     worker = _pod(others, f"{name}.worker", computes, base, patch, "worker")
     return msgspec.structs.replace(
         component, worker=worker, worker_size=_size(name, merged(*worker_layers).get("size", 1))
     )
 
 
-def _pod(laid: Laid, place: str, runtime: Object, base: Object, patch: Object, role: str = "") -> Object:
+def _pod(merged_pod: MergedPod, place: str, runtime: Object, base: Object, patch: Object, role: str = "") -> Object:
     """Returns the spec of a pod, including the runtime's fields for all its pods. ``role``: leader or worker; empty: no
     group."""
-    spec, roles = laid.pod_spec(place), (role,) if role else ()
+    spec, roles = merged_pod.pod_spec(place), (role,) if role else ()
     layers = [(one, *(as_object(one.get(role)) for role in roles)) for one in (base, patch)]
     # As in OME, the runtime's own selector takes precedence over those of its components, and the service's over
     # both.
@@ -143,12 +143,12 @@ def _pod(laid: Laid, place: str, runtime: Object, base: Object, patch: Object, r
 def _with_resources(container: Object, runtime: Object) -> Object:
     """Returns the container, with the resources of the runtime's container of the same name if it has none."""
     own = (one for one in _objects(runtime.get("containers")) if one.get("name") == container.get("name"))
-    base, given = (as_object(one.get("resources")) for one in (next(own, {}), container))
+    base, own_resources = (as_object(one.get("resources")) for one in (next(own, {}), container))
     base = {field: base[field] for field in ("limits", "requests") if field in base}
-    return container | ({"resources": merged(base, given)} if base else {})
+    return container | ({"resources": merged(base, own_resources)} if base else {})
 
 
-class Laid(msgspec.Struct, frozen=True):
+class MergedPod(msgspec.Struct, frozen=True):
     """A pod of the service merged over one of the runtime, with its runner separate."""
 
     pod: Object
@@ -157,15 +157,15 @@ class Laid(msgspec.Struct, frozen=True):
     """Names of the runtime's containers."""
 
     @classmethod
-    def over(cls, base: Object, patch: Object) -> Laid:
+    def over(cls, base: Object, patch: Object) -> MergedPod:
         below, above = (_with_account(one) for one in _both_of(POD_FIELDS, base, patch))
         for field in ("containers", "initContainers"):
             if above.get(field):
-                above[field] = [_named(one) for one in _objects(above[field])]
+                above[field] = [_without_empty_fields(one) for one in _objects(above[field])]
         runners = _both("runner", base, patch)
         return cls(
             merged(below, above, "PodSpec"),
-            merged(runners[0], _named(runners[1]), "Container"),
+            merged(runners[0], _without_empty_fields(runners[1]), "Container"),
             tuple(str(one.get("name")) for one in _objects(below.get("containers"))),
         )
 
@@ -174,11 +174,11 @@ class Laid(msgspec.Struct, frozen=True):
         """Whether the pod defines what runs in it."""
         return bool(self.runner or self.pod.get("containers"))
 
-    def within(self, whole: Laid) -> Laid:
+    def within(self, whole: MergedPod) -> MergedPod:
         """Merges this pod of a group over the component's own pod. What runs in that pod only counts if this one
         defines nothing."""
         if not self.runs:
-            return Laid(merged(whole.pod, self.pod, "PodSpec"), whole.runner, whole.first)
+            return MergedPod(merged(whole.pod, self.pod, "PodSpec"), whole.runner, whole.first)
         shared = {field: value for field, value in whole.pod.items() if field != "containers"}
         return msgspec.structs.replace(self, pod=merged(shared, self.pod, "PodSpec"))
 
@@ -211,7 +211,7 @@ def _with_account(pod: Object) -> Object:
     return pod | ({"serviceAccountName": account} if account and not pod.get("serviceAccountName") else {})
 
 
-def _named(container: Object) -> Object:
+def _without_empty_fields(container: Object) -> Object:
     """Returns a container without the empty strings that typed clients have to write: they are not names or images."""
     return {field: value for field, value in container.items() if value or field not in ("image", "name")}
 

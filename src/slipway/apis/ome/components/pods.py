@@ -84,22 +84,22 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
     own = _variables(component, role, spec["containers"][0], context)
     mounts = _mounts(component, spec["containers"][0], context)
     main = _with_models(_with_variables(spec["containers"][0], own), mounts)
-    seen = recognise(main)
+    recognised = recognise(main)
     if component.name != "router":
-        main = adapters.with_adapters(main, seen, context.service["metadata"]["name"], context.adapters)
-    main = _unsealed(main, seen)
+        main = adapters.with_adapters(main, recognised, context.service["metadata"]["name"], context.adapters)
+    main = _unsealed(main, recognised)
     if role != "worker":
-        _check_port(main, seen)
-        main = manifests.answering(main, seen.port, on_node=bool(spec.get("hostNetwork")))
+        _check_port(main, recognised)
+        main = manifests.answering(main, recognised.port, on_node=bool(spec.get("hostNetwork")))
     spec = {**_account(component, spec, context), **spec, "containers": [main, *spec["containers"][1:]]}
-    spec = manifests.finished(_with_folders(spec, mounts, context), seen.port, _drain(seen, role, context))
+    spec = manifests.finished(_with_folders(spec, mounts, context), recognised.port, _drain(recognised, role, context))
     spec = with_groups(spec, context.device_groups)
     annotations = _annotations(component, role, context, mounts)
     # Files from another source are different files, even if they have the same path.
     annotations[TEMPLATE] = digest([spec, *(mount.identity for mount in mounts)])
     labels = _labels(component, context)
-    if seen.engine and role != "worker":
-        labels[names.ENGINE_LABEL] = seen.engine.name
+    if recognised.engine and role != "worker":
+        labels[names.ENGINE_LABEL] = recognised.engine.name
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
 
 
@@ -207,7 +207,7 @@ def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
     if not mounts:
         return main
     paths, taken = {mount.path for mount in mounts}, {volume_name(mount) for mount in mounts}
-    kept = [
+    volumes_left = [
         one
         for one in main.get("volumeMounts") or ()
         if one.get("name") not in taken and str(one.get("mountPath", "")).rstrip("/") not in paths
@@ -217,7 +217,7 @@ def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
         | ({"subPath": mount.sub_path} if mount.claim and mount.sub_path else {})
         for mount in mounts
     ]
-    return {**main, "volumeMounts": [*kept, *own]}
+    return {**main, "volumeMounts": [*volumes_left, *own]}
 
 
 def _with_folders(spec: Object, mounts: Sequence[Mount], context: PodContext) -> Object:
@@ -269,9 +269,9 @@ def _labels(component: Component, context: PodContext) -> Object:
         merged = [one for one in weights if one.merged]
         own |= {names.STRATEGY_LABEL: weights[0].strategy, names.MERGED_LABEL: _flag(merged)}
     # The service's own labels are not written for pods, so reserved ones among them are dropped instead of rejected.
-    passed = {name: text for name, text in as_object(metadata.get("labels")).items() if name not in RESERVED}
+    labels = {name: text for name, text in as_object(metadata.get("labels")).items() if name not in RESERVED}
     ours = {name: names.text_value(text) for name, text in own.items() if text}
-    return {**passed, **component.extension.labels, **ours}
+    return {**labels, **component.extension.labels, **ours}
 
 
 def _flag(setting: Sequence[object]) -> str:
@@ -281,7 +281,7 @@ def _flag(setting: Sequence[object]) -> str:
 def _annotations(component: Component, role: Role, context: PodContext, mounts: Iterable[Mount]) -> Object:
     inherited = {**as_object(context.service["metadata"].get("annotations")), **component.extension.annotations}
     dropped = (*NOT_OF_PODS, SCRAPED) if role == "worker" else NOT_OF_PODS
-    kept = {name: text for name, text in inherited.items() if not name.startswith(dropped)}
+    annotations = {name: text for name, text in inherited.items() if not name.startswith(dropped)}
     model, weights = context.model, context.adapters
     own = {"ome.io/serving-runtime": context.runtime}
     if model:
@@ -294,4 +294,4 @@ def _annotations(component: Component, role: Role, context: PodContext, mounts: 
     if weights:
         own["ome.io/fine-tuned-weight-ft-strategy"] = weights[0].strategy
     own[USES] = " ".join(use_of(mount.path) for mount in mounts if not mount.claim)
-    return {**kept, **{name: text for name, text in own.items() if text}}
+    return {**annotations, **{name: text for name, text in own.items() if text}}

@@ -72,8 +72,8 @@ class Claim(msgspec.Struct, frozen=True):
 def resolve_storage(world: World, model: Object) -> Stored:
     """Returns the model's storage. Raises InvalidSpecError if it cannot be served, or if the folder belongs to another
     model."""
-    kept = recorded_paths(world, model) if _may_be_former(model, world.settings) else frozenset[str]()
-    stored = storage.parse_storage(model, world.settings, kept)
+    recorded = recorded_paths(world, model) if _may_be_former(model, world.settings) else frozenset[str]()
+    stored = storage.parse_storage(model, world.settings, recorded)
     if stored.root:
         mine = Claim(model, stored, not storage.is_placed(stored.path, key(model).namespace, world.settings))
         if rival := next(_find_rivals(world, mine), None):

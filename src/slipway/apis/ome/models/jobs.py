@@ -28,7 +28,7 @@ from slipway.weights.jobs.loads import (
     NAME_LABEL,
     Run,
     Runner,
-    words_of,
+    arguments_of,
 )
 from slipway.weights.nodes import Node
 from slipway.weights.sources.credentials import (
@@ -56,7 +56,7 @@ class LoaderTask(msgspec.Struct, frozen=True, kw_only=True):
     """A task of the loader. A Job is only created for it if needed, because there may be thousands of nodes."""
 
     what: Literal["load", "evict", "inspect"]
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     access: Access
     place: tuple[str, ...] = ()
     """Distinguishes the task from others of the same model."""
@@ -71,29 +71,29 @@ class LoaderTask(msgspec.Struct, frozen=True, kw_only=True):
     def with_seal(self, seal: str, donor: str, replaces: bool) -> LoaderTask:
         """Returns the task with the folder's seal, and with another folder of the node that may have the same files.
         ``replaces``: see the field."""
-        words = (*self.words, *((f"--seal={seal}",) if seal else ()), *((f"{REUSE}{donor}",) if donor else ()))
+        arguments = (*self.arguments, *((f"--seal={seal}",) if seal else ()), *((f"{REUSE}{donor}",) if donor else ()))
         access = self.access + _folder(donor, volume=DONOR, read_only=True) if donor else self.access
         if replaces:  # only the container that replaces the folder mounts its parent: see _owner
-            access += Access(volumes=_mount_parent(self.words[2]).volumes)
-        return msgspec.structs.replace(self, words=words, access=access, replaces=replaces)
+            access += Access(volumes=_mount_parent(self.arguments[2]).volumes)
+        return msgspec.structs.replace(self, arguments=arguments, access=access, replaces=replaces)
 
 
 def load_task(view: ModelView, stored: Stored) -> LoaderTask:
     """Returns the task that loads the files onto a node, or checks the files that the node has."""
     folder = _folder(stored.path, read_only=not stored.url)
     if not stored.url:
-        return LoaderTask(what="load", words=("inspect", stored.path, *_header(view)), access=folder)
+        return LoaderTask(what="load", arguments=("inspect", stored.path, *_header(view)), access=folder)
     options = [f"--file={one}" for one in stored.files] + ([f"--as={stored.stored_as}"] if stored.stored_as else [])
     options.append(f"--owner={uid(view.resource)}")
-    words = ("stage", stored.url, stored.path, *options, *_header(view), *_guard(view, stored))
-    return LoaderTask(what="load", words=words, access=folder + _source(view, stored))
+    arguments = ("stage", stored.url, stored.path, *options, *_header(view), *_guard(view, stored))
+    return LoaderTask(what="load", arguments=arguments, access=folder + _source(view, stored))
 
 
 def eviction_task(node: Node, path: str, root: str) -> LoaderTask:
     """Returns the task that empties a folder of a node. The folder itself stays, because it is the pod's only
     volume."""
-    words = ("evict", path, f"--below={root}")
-    return LoaderTask(what="evict", words=words, access=_folder(path), place=(node.uid, path), node=node.name)
+    arguments = ("evict", path, f"--below={root}")
+    return LoaderTask(what="evict", arguments=arguments, access=_folder(path), place=(node.uid, path), node=node.name)
 
 
 def inspection_task(view: ModelView, stored: Stored) -> LoaderTask | None:
@@ -103,7 +103,7 @@ def inspection_task(view: ModelView, stored: Stored) -> LoaderTask | None:
     claim = mounted(volumes.claim(VOLUME, stored.claim.name, read_only=True), CLAIM_FOLDER, read_only=True)
     place = f"{CLAIM_FOLDER}/{stored.sub_path}".rstrip("/")
     return LoaderTask(
-        what="inspect", words=("inspect", place, *_header(view)), access=claim, place=(stored.claim.name,)
+        what="inspect", arguments=("inspect", place, *_header(view)), access=claim, place=(stored.claim.name,)
     )
 
 
@@ -117,7 +117,7 @@ def build_job(view: ModelView, loader_task: LoaderTask) -> Object:
     runner, name = _runner(view, loader_task), name_of(view, loader_task)
     container = jobs.container(
         runner,
-        loader_task.words,
+        loader_task.arguments,
         loader_task.access,
         name="evictor" if loader_task.what == "evict" else agent.CONTAINER,
     )
@@ -136,21 +136,21 @@ def build_job(view: ModelView, loader_task: LoaderTask) -> Object:
 
 def observe_job(view: ModelView, loader_task: LoaderTask) -> Run:
     """Returns the state of the existing Job."""
-    return jobs.observe_run(view.world, name_of(view, loader_task), ("loader", *loader_task.words))
+    return jobs.observe_run(view.world, name_of(view, loader_task), ("loader", *loader_task.arguments))
 
 
 def donor_of(view: ModelView, loader_task: LoaderTask) -> str | None:
     """Returns the folder whose files the existing Job may reuse, according to the Job itself, which may be forged.
     Empty: it reuses none; None: there is no Job."""
     job = _find_job(view, loader_task)
-    return None if job is None else next((_rest(one) for one in words_of(job) if one.startswith(REUSE)), "")
+    return None if job is None else next((_rest(one) for one in arguments_of(job) if one.startswith(REUSE)), "")
 
 
 def job_replaces_folder(view: ModelView, loader_task: LoaderTask) -> bool | None:
     """Whether the existing Job replaces its folder if that may belong to another namespace; None: there is no Job for
     these files and this folder."""
     job = _find_job(view, loader_task)
-    if job is None or words_of(job)[1:4] != list(loader_task.words[:3]):
+    if job is None or arguments_of(job)[1:4] != list(loader_task.arguments[:3]):
         return None
     volumes_ = job["spec"]["template"]["spec"].get("volumes") or ()
     return any(one.get("name") == PARENT for one in volumes_)
@@ -181,21 +181,21 @@ def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Co
     the model's namespace, by way of its parent: a new folder has not been mounted by any container of another
     namespace. This container reads nothing from a source."""
     user = view.world.settings.user(ome(view.world.settings).run_as_user)
-    if user is None or not loader_task.node or loader_task.words[0] not in ("stage", "evict"):
+    if user is None or not loader_task.node or loader_task.arguments[0] not in ("stage", "evict"):
         return ()
-    path, words = loader_task.words[1], [f"--user={user}"] if user else []
+    path, options = loader_task.arguments[1], [f"--user={user}"] if user else []
     mine, powers = Access(mounts=loader_task.access.mounts[:1]), ["CHOWN"]
-    if loader_task.words[0] == "stage":
-        path = loader_task.words[2]
-        words += [f"--namespace={key(view.resource).namespace}", *([] if loader_task.replaces else [SEAL_KNOWN])]
+    if loader_task.arguments[0] == "stage":
+        path = loader_task.arguments[2]
+        options += [f"--namespace={key(view.resource).namespace}", *([] if loader_task.replaces else [SEAL_KNOWN])]
         mine = Access(mounts=_mount_parent(path).mounts) if loader_task.replaces else mine
         powers.append("DAC_OVERRIDE")  # the folder may already belong to the user
-    if not words:
+    if not options:
         return ()
     root = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}
     security = {**root, **UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": powers}}
     as_root = msgspec.structs.replace(runner, security=security)
-    return (jobs.container(as_root, ("own", path, *words), mine, name="owner"),)
+    return (jobs.container(as_root, ("own", path, *options), mine, name="owner"),)
 
 
 def may_replace_folders(view: ModelView) -> bool:

@@ -28,7 +28,7 @@ from slipway.apis.ome.models.storage import KINDS, Stored
 from slipway.apis.ome.models.turns import Desired, has_turn
 from slipway.apis.ome.models.volumes import build_volume, is_usable, path_of
 from slipway.apis.ome.types.model import PARAMETER_SIZE, QUANTIZATIONS
-from slipway.artifacts.facts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
+from slipway.artifacts.facts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, VersionedName
 from slipway.kube.objects import (
     PERSISTENT_VOLUME_CLAIM,
     Object,
@@ -104,10 +104,10 @@ def _build_plan(view: ModelView, node_plans: Sequence[NodePlan]) -> Plan:
 def _build_volumes(view: ModelView, node_plans: Sequence[NodePlan]) -> Iterator[Object]:
     """Yields a volume for each claim for a folder that the model has on any node. The claim of a deleted model keeps
     its volume, because pods may still use it."""
-    kept = {path for one in node_plans if one.record for path in one.record.readable_paths}
+    recorded = {path for one in node_plans if one.record for path in one.record.readable_paths}
     there = {key(one).name: one for one in view.volumes}
     for one in view.claims:
-        if one.path in kept and is_usable(there.get(one.name), one.claim):
+        if one.path in recorded and is_usable(there.get(one.name), one.claim):
             yield build_volume(uid(view.resource), one)
 
 
@@ -182,8 +182,8 @@ def _plan_node(view: ModelView, node: Node, loader_task: LoaderTask | None) -> N
         return NodePlan(node=node, stage="failed", record=failed, loader_task=again, run=run)
     if run.job is not None or (not _is_still_written(view, node, loader_task) and has_turn(view.world, node, desired)):
         return NodePlan(node=node, stage="loading", record=update, loader_task=again, run=run)
-    kept = record if record is None or record.state == "Failed" else update
-    return NodePlan(node=node, stage="waiting", record=kept)
+    new_record = record if record is None or record.state == "Failed" else update
+    return NodePlan(node=node, stage="waiting", record=new_record)
 
 
 def _is_still_written(view: ModelView, node: Node, loader_task: LoaderTask) -> bool:
@@ -196,9 +196,9 @@ def _choose_donor(view: ModelView, stored: Stored, node: Node, loader_task: Load
     """Returns the folder whose files a load may reuse; empty: none. A running load keeps its donor as long as it is
     still allowed."""
     candidates = list(_find_donors(view, stored, node))
-    begun = donor_of(view, loader_task)
-    if begun is not None and (not begun or begun in {path for path, _state in candidates}):
-        return begun
+    begun_donor = donor_of(view, loader_task)
+    if begun_donor is not None and (not begun_donor or begun_donor in {path for path, _state in candidates}):
+        return begun_donor
     return next((path for path, state in candidates if state == "Ready"), "")
 
 
@@ -206,9 +206,9 @@ def _replaces_folder(view: ModelView, stored: Stored, node: Node, loader_task: L
     """Whether a load replaces a folder that is not marked with the namespace. It does not if a record of the node shows
     that files were loaded there for the namespace, for example by an earlier version. A running load continues
     unchanged."""
-    begun = job_replaces_folder(view, loader_task)
-    if begun is not None or not may_replace_folders(view):
-        return bool(begun)
+    is_replacing = job_replaces_folder(view, loader_task)
+    if is_replacing is not None or not may_replace_folders(view):
+        return bool(is_replacing)
     return not seal and not folders.is_loaded_by_others(view.world, node, stored.path)
 
 
@@ -235,8 +235,8 @@ def _plan_loaded_node(view: ModelView, node: Node, record: Record) -> NodePlan:
     if not former:
         return NodePlan(node=node, stage="there", record=record)
     leaving = _plan_eviction(view, node, former)
-    kept = tuple(one for one in record.former if one != former)
-    says = msgspec.structs.replace(record, former=kept) if leaving is None else record
+    later = tuple(one for one in record.former if one != former)
+    says = msgspec.structs.replace(record, former=later) if leaving is None else record
     return NodePlan(node=node, stage="there", record=says, loader_task=leaving.loader_task if leaving else None)
 
 
@@ -252,11 +252,11 @@ def _plan_withdrawal(view: ModelView) -> Plan | None:
     if view.stored.reason not in (folders.TAKEN, storage.NOT_ALLOWED):
         return None
     busy = {nodes.node_of(job) for job in (*view.jobs, *view.writers)}
-    lost = folders.possible_paths(view.resource, view.world.settings)
+    possible = folders.possible_paths(view.resource, view.world.settings)
     notes = []
     for node in view.nodes:
         record = view.record(node)
-        if record is None or record.path not in lost:
+        if record is None or record.path not in possible:
             continue
         former = record.former_paths(record.path)
         rest = msgspec.structs.replace(record, state="Failed", path="", former=former) if former else None
@@ -323,7 +323,9 @@ def _fill_spec(view: ModelView, runs: Iterable[Run]) -> Object:
     fixed = annotations.get(names.SKIP_CONFIG) == "true" or view.resource["kind"] == names.FINE_TUNED_WEIGHT.kind
     if facts is None or fixed:
         return {}
-    format_ = Named(SAFETENSORS, SAFETENSORS_VERSION) if facts.format == Named(PYTORCH) else facts.format
+    format_ = (
+        VersionedName(SAFETENSORS, SAFETENSORS_VERSION) if facts.format == VersionedName(PYTORCH) else facts.format
+    )
     fields = {
         "modelType": facts.model_type,
         "modelArchitecture": facts.architecture,

@@ -31,7 +31,7 @@ from slipway.kube.objects import (
     uid,
 )
 from slipway.kube.values.times import unix_time
-from slipway.serving.containers.diagnosis import GONE_SECONDS, LONGEST_GRACE_SECONDS, may_use_volumes
+from slipway.serving.containers.diagnosis import LONGEST_GRACE_SECONDS, LOST_AFTER_SECONDS, may_use_volumes
 from slipway.serving.contract.api import USES, Enqueue, InvalidSpecError, Listers, Watch, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.contract.watches import owned_by, stops
@@ -95,11 +95,11 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The volumes that pods may still use. A claim that a pod keeps for too long only delays for a limited time,
         but its folder goes to no other namespace before its volume is deleted."""
         claims = {one.name: one.claim for one in self.claims}
-        gone = self.world.now - LONGEST_GRACE_SECONDS - GONE_SECONDS
+        lost_before = self.world.now - LONGEST_GRACE_SECONDS - LOST_AFTER_SECONDS
         ends = {
             key(one).name: claims.get(key(one).name, one)["metadata"].get("deletionTimestamp") for one in self.volumes
         }
-        return [one for one in self.volumes if (end := ends[key(one).name]) is None or unix_time(end) > gone]
+        return [one for one in self.volumes if (end := ends[key(one).name]) is None or unix_time(end) > lost_before]
 
     def is_read(self, path: str) -> bool:
         """Whether pods of services or benchmarks read a folder. This is determined once for all claims and nodes, and
@@ -260,8 +260,8 @@ def _enqueue_folder_rivals(kind: Kind, settings: Settings) -> Enqueue:
         woken: set[Key] = set()
         for model in filter(None, (old, new)):
             for path in folders.possible_paths(model, settings):
-                had = folders.may_use_folder(listers, settings, model, path)
-                among = (folders.PATH, folders.FORMER) if had else (folders.FORMER,) if new is None else ()
+                may_use = folders.may_use_folder(listers, settings, model, path)
+                among = (folders.PATH, folders.FORMER) if may_use else (folders.FORMER,) if new is None else ()
                 woken |= {key(one.model) for one in folders.find_overlapping(listers, settings, path, (kind,), among)}
         return woken - {change.key}
 

@@ -26,7 +26,7 @@ class Room:
     """Counts the records of a node once for each version of the node."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Mapping[str, str], Counter[str]]] = {}
+        self._used_bytes: dict[str, tuple[Mapping[str, str], Counter[str]]] = {}
 
     def is_full(self, node: Node, mark: str) -> bool:
         """Whether a node accepts no further records for this BaseModel's namespace. ``mark``: the model's mark."""
@@ -35,7 +35,7 @@ class Room:
 
     def _used(self, node: Node) -> Counter[str]:
         """Returns the used bytes by namespace, for the records of BaseModels and the labels of their folders."""
-        records, used = self._known.get(node.name, ({}, Counter()))
+        records, used = self._used_bytes.get(node.name, ({}, Counter()))
         if records is node.records:
             return used
         used = Counter()
@@ -47,9 +47,9 @@ class Room:
             if space := space_of(mark):
                 later = sum(size for field, size in LATER.items() if f'"{field}":' not in text)
                 used[space] += len(name) + len(text.encode()) + later
-        if len(self._known) >= MOST_NODES:
-            self._known.clear()
-        self._known[node.name] = node.records, used
+        if len(self._used_bytes) >= MOST_NODES:
+            self._used_bytes.clear()
+        self._used_bytes[node.name] = node.records, used
         return used
 
 

@@ -60,8 +60,8 @@ def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
         Condition("Progressing", "True" if outcome.under_way else "False", *_progress(outcome)),
         *fields_ignored.condition(view.resource.get("spec") or {}, fields_ignored.MODELS),
     ]
-    kept = {"lifecycle": (view.resource.get("status") or {}).get("lifecycle")}
-    fields = {name: value for name, value in {**kept, **outcome.fields}.items() if value}
+    lifecycle = {"lifecycle": (view.resource.get("status") or {}).get("lifecycle")}
+    fields = {name: value for name, value in {**lifecycle, **outcome.fields}.items() if value}
     status_fields = {"state": outcome.state, **fields}
     return build_status(
         view.resource, status_fields, conditions, rechecks=(outcome.recheck,), passed_through=PASSED_THROUGH
@@ -104,9 +104,9 @@ def _state_of_deleted(node_plans: Sequence[NodePlan]) -> ModelState:
 
 
 def _state_on_nodes(view: ModelView, node_plans: Sequence[NodePlan]) -> ModelState:
-    meant = [one for one in node_plans if view.is_for(one.node)]
+    desired = [one for one in node_plans if view.is_for(one.node)]
     there, failed, loading, waiting, full = (
-        [one for one in meant if one.stage == stage] for stage in ("there", "failed", "loading", "waiting", "full")
+        [one for one in desired if one.stage == stage] for stage in ("there", "failed", "loading", "waiting", "full")
     )
     moving = [progress.moving(one.run, view.world, does=f"{one.node.name} is downloading the files") for one in loading]
     transfers = [one.progress for one in moving if one.progress]
@@ -130,7 +130,7 @@ def _state_on_nodes(view: ModelView, node_plans: Sequence[NodePlan]) -> ModelSta
     if failed:
         parts += _explain_secret(view)
     if there:
-        text = f"{len(there)} of {len(meant)} nodes have the files."
+        text = f"{len(there)} of {len(desired)} nodes have the files."
         reason, going = "OnNodes", " ".join(parts) if loading or waiting else ""
         message = " ".join((text, *parts))
         return ModelState(
@@ -142,7 +142,7 @@ def _state_on_nodes(view: ModelView, node_plans: Sequence[NodePlan]) -> ModelSta
             fields=fields,
             recheck=recheck,
         )
-    if not meant:
+    if not desired:
         text = "No node matches storage.nodeSelector and storage.nodeAffinity. Label a node, or change them."
         return ModelState(state="In_Transit", reason="NoNode", message=text, fields=fields, recheck=recheck)
     stuck = [one.diagnosis.failure for one in moving if one.diagnosis.failure]

@@ -32,7 +32,7 @@ from slipway.serving.contract.api import InvalidSpecError, Listers, World
 from slipway.serving.contract.settings import Settings
 from slipway.serving.pods.job import PODLESS_SECONDS, ended
 from slipway.weights import nodes
-from slipway.weights.jobs.loads import in_place, is_late, words_of
+from slipway.weights.jobs.loads import arguments_of, in_place, is_late
 from slipway.weights.jobs.turns import age
 from slipway.weights.nodes import Node, Record
 
@@ -168,7 +168,7 @@ def job_indexes(settings: Settings) -> dict[str, IndexFunction]:
 
 def _node_of(job: Object) -> str:
     """Returns the node that a Job loads files onto; empty: none."""
-    node, brings = nodes.node_of(job), words_of(job)[1:2] in (["stage"], ["inspect"])
+    node, brings = nodes.node_of(job), arguments_of(job)[1:2] in (["stage"], ["inspect"])
     return node if brings and "/" not in node else ""
 
 
@@ -202,11 +202,11 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
     ahead, order, examined = position, _order(namespace, slot), dict[str, bool]()
     queues = HEADS.in_order(node.name, partial(_queues, listers))
     while ahead < free and (other := next(queues, None)) is not None:
-        begun = held.loads.get(other, 0)
-        if other == namespace or begun > turn:
+        loads = held.loads.get(other, 0)
+        if other == namespace or loads > turn:
             continue
         last = turn if _order(other, slot) < order else turn - 1
-        if earlier := max(min(last + 1, held.max_turns(other)) - begun, 0):
+        if earlier := max(min(last + 1, held.max_turns(other)) - loads, 0):
             count = sum(1 for _one in islice(_find_ready(world, node, other, held), earlier))
             examined[other] = count > 0
             ahead += count
@@ -368,7 +368,7 @@ def still_writes(job: Object, now: float) -> bool:
 
 def may_write(job: Object) -> bool:
     """Whether a Job may still write."""
-    return words_of(job)[1:2] == ["stage"] and not _is_over(job)
+    return arguments_of(job)[1:2] == ["stage"] and not _is_over(job)
 
 
 def _record_of(node: Node, owner: OwnerReference) -> Record | None:

@@ -69,7 +69,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         return any(entry.auto_select for entry in self.entries)
 
 
-class Broken(msgspec.Struct, frozen=True):
+class InvalidRuntime(msgspec.Struct, frozen=True):
     """An invalid runtime."""
 
     reference: Reference
@@ -99,7 +99,7 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     accelerator_requirements: AcceleratorRequirements | None = None
 
 
-class _Same:
+class _IdentityKey:
     """An object as a cache key. It equals only the identical object; a changed object is a different key."""
 
     __slots__ = ("object",)
@@ -108,15 +108,15 @@ class _Same:
         self.object = object_
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.object is other.object
+        return isinstance(other, _IdentityKey) and self.object is other.object
 
     def __hash__(self) -> int:
         return id(self.object)
 
 
-def candidate(runtime: Object) -> Candidate | Broken:
+def candidate(runtime: Object) -> Candidate | InvalidRuntime:
     """Parses a ServingRuntime or a ClusterServingRuntime. Raises nothing."""
-    return _remembered(_Same(runtime))
+    return _parse_cached(_IdentityKey(runtime))
 
 
 def parse_size(text: str) -> int:
@@ -141,8 +141,8 @@ def covers(entry: Mapping[str, Any], pipeline: Mapping[str, Any] | None) -> bool
     return True
 
 
-def _parse_runtime(same: _Same) -> Candidate | Broken:
-    runtime = same.object
+def _parse_runtime(identity: _IdentityKey) -> Candidate | InvalidRuntime:
+    runtime = identity.object
     namespace, name = key(runtime)
     reference = Reference(names.SERVING_RUNTIME if namespace else names.CLUSTER_SERVING_RUNTIME, namespace, name)
     try:
@@ -150,7 +150,7 @@ def _parse_runtime(same: _Same) -> Candidate | Broken:
         bounds = spec.model_size_range or ModelSizeRangeSpec()
         smallest, largest = _bound("min", bounds.min), _bound("max", bounds.max)
     except ValueError as error:  # msgspec's errors are ValueErrors, too
-        return Broken(reference, f"cannot be read: {describe_error(error)}")
+        return InvalidRuntime(reference, f"cannot be read: {describe_error(error)}")
     entries = [_entry(one, one.model_format) for one in spec.supported_model_formats or () if one.model_format]
     requirements = spec.accelerator_requirements or AcceleratorRequirements()
     return Candidate(
@@ -165,7 +165,7 @@ def _parse_runtime(same: _Same) -> Candidate | Broken:
     )
 
 
-_remembered = lru_cache(maxsize=1024)(_parse_runtime)
+_parse_cached = lru_cache(maxsize=1024)(_parse_runtime)
 
 
 def _entry(one: _Format, format_: ModelFormat) -> Entry:

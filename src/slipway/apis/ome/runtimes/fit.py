@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from slipway.apis.ome.runtimes.candidates import NOTHING, Candidate, Entry, covers, parse_size
 from slipway.apis.ome.runtimes.versions import GREATER, GREATER_OR_EQUAL, agrees
 from slipway.apis.ome.types.model import QUANTIZATIONS, ModelFormat
-from slipway.artifacts.facts.config import ModelFacts, Named
+from slipway.artifacts.facts.config import ModelFacts, VersionedName
 
 # The reasons why a runtime does not fit, least important first. The smaller their sum, the closer the runtime is.
 NOT_OFFERED, DISABLED, CLASSES, SIZES, FRAMEWORK_VERSION, FORMAT_VERSION = 1, 2, 4, 8, 16, 32
@@ -31,7 +31,7 @@ class Matcher:
 
     def __init__(self, model: ModelFacts, classes: frozenset[str]) -> None:
         self.model, self.classes = model, classes
-        self.format, self.framework = model.format or Named(""), model.framework or Named("")
+        self.format, self.framework = model.format or VersionedName(""), model.framework or VersionedName("")
         self.size, self.size_fault = None, ""
         try:
             self.size = parse_size(model.parameter_size) if model.parameter_size else None
@@ -114,12 +114,12 @@ class Matcher:
         )
 
 
-def _other(what: str, runtimes: str, models: str) -> str:
+def _describe_mismatch(what: str, runtimes: str, models: str) -> str:
     ours = f"it is for the {what} {runtimes:.64}" if runtimes else f"it is for models without {what}"
     return f"{ours}, the model's is {models:.64}" if models else f"{ours}, the model has none"
 
 
-def _other_version(entry: ModelFormat, model: Named) -> str:
+def _other_version(entry: ModelFormat, model: VersionedName) -> str:
     relation = {GREATER: "before ", GREATER_OR_EQUAL: "up to "}.get(entry.operator, "")
     ours = f"{relation}{entry.version:.64}" if entry.version else "no version"
     return f"it is for {ours} of {entry.name:.64}, the model's is {model.version or 'not said':.64}"
@@ -128,10 +128,19 @@ def _other_version(entry: ModelFormat, model: Named) -> str:
 REASONS: Sequence[tuple[int, Callable[[Matcher, Candidate, Entry], str]]] = (
     (NO_ENTRY, lambda *_: "it lists no model format"),
     (DIFFUSION, lambda *_: "it is for another diffusion pipeline"),
-    (FORMAT, lambda request, _, entry: _other("format", entry.format.name, request.format.name)),
-    (FRAMEWORK, lambda request, _, entry: _other("framework", entry.framework.name, request.framework.name)),
-    (ARCHITECTURE, lambda request, _, entry: _other("architecture", entry.architecture, request.model.architecture)),
-    (QUANTIZATION, lambda request, _, entry: _other("quantization", entry.quantization, request.model.quantization)),
+    (FORMAT, lambda request, _, entry: _describe_mismatch("format", entry.format.name, request.format.name)),
+    (
+        FRAMEWORK,
+        lambda request, _, entry: _describe_mismatch("framework", entry.framework.name, request.framework.name),
+    ),
+    (
+        ARCHITECTURE,
+        lambda request, _, entry: _describe_mismatch("architecture", entry.architecture, request.model.architecture),
+    ),
+    (
+        QUANTIZATION,
+        lambda request, _, entry: _describe_mismatch("quantization", entry.quantization, request.model.quantization),
+    ),
     (FORMAT_VERSION, lambda request, _, entry: _other_version(entry.format, request.format)),
     (FRAMEWORK_VERSION, lambda request, _, entry: _other_version(entry.framework, request.framework)),
     (SIZES, lambda request, one, _: f"it is for models of {one.size_range}, {request.describe_size()}"),

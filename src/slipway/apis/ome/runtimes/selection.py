@@ -15,11 +15,11 @@ from typing import Any, Literal
 import msgspec
 
 from slipway.apis.ome import names
-from slipway.apis.ome.runtimes.candidates import Broken, Candidate, parse_size
+from slipway.apis.ome.runtimes.candidates import Candidate, InvalidRuntime, parse_size
 from slipway.apis.ome.runtimes.fit import NOT_OFFERED, Match, Matcher
 from slipway.apis.ome.types.model import PARAMETER_SIZE, BaseModelSpec, ModelFormat
-from slipway.artifacts.facts.config import ModelFacts, Named
-from slipway.artifacts.facts.parameters import in_words
+from slipway.artifacts.facts.config import ModelFacts, VersionedName
+from slipway.artifacts.facts.parameters import format_size
 from slipway.kube.objects import Object, annotations_of, as_object
 from slipway.serving.contract.api import InvalidSpecError, Reference
 from slipway.spelling import did_you_mean
@@ -33,7 +33,7 @@ UNKNOWN = (
 PARTS = ("engine", "decoder")
 
 
-class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+class RuntimeChoice(msgspec.Struct, frozen=True, kw_only=True):
     """A runtime that may serve the model."""
 
     reference: Reference
@@ -54,14 +54,14 @@ class Excluded(msgspec.Struct, frozen=True):
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a selection."""
 
-    chosen: Chosen | None = None
-    ranked: tuple[Chosen, ...] = ()
+    chosen: RuntimeChoice | None = None
+    ranked: tuple[RuntimeChoice, ...] = ()
     """All runtimes that fit, best first. Empty if the service names its runtime."""
     excluded: tuple[Excluded, ...] = ()
     """If no runtime fits: the closest MOST_EXCLUDED runtimes, closest first."""
     excluded_count: int = 0
     """Total number of excluded runtimes."""
-    better: Chosen | None = None
+    better: RuntimeChoice | None = None
     """The runtime that would be chosen if another one were not already serving."""
     fault: InvalidSpecError | None = None
     """Why no runtime is chosen. With the reason BaseModelNotReady, the model's metadata is not known yet."""
@@ -74,7 +74,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 def select(
     model: ModelFacts,
-    candidates: Sequence[Candidate | Broken],
+    candidates: Sequence[Candidate | InvalidRuntime],
     *,
     requested: Reference | None = None,
     current: Reference | None = None,
@@ -91,7 +91,7 @@ def select(
     ``model.parameters``. If no runtime fits the counted size, a runtime for the real size can serve it.
     """
     selection = _select(model, candidates, requested, current, required_classes)
-    size = in_words(model.parameters)
+    size = format_size(model.parameters)
     if not size or size == model.parameter_size or (selection.chosen is not None and selection.fits):
         return selection
     real = msgspec.structs.replace(model, parameter_size=size)
@@ -101,7 +101,7 @@ def select(
 
 def _select(
     model: ModelFacts,
-    candidates: Sequence[Candidate | Broken],
+    candidates: Sequence[Candidate | InvalidRuntime],
     reference: Reference | None,
     current: Reference | None,
     required_classes: frozenset[str],
@@ -111,18 +111,22 @@ def _select(
         return _select_requested(reference, candidates, request)
     matches = [request.match(one) for one in candidates if isinstance(one, Candidate)]
     fitting = sorted((one for one in matches if not one.gaps), key=request.order)
-    ranked = tuple(Chosen(reference=one.candidate.reference, score=one.score) for one in fitting)
-    kept = next((one for one in matches if one.candidate.reference == current and _keeps_serving(one, model)), None)
-    if kept is not None:
-        chosen = Chosen(reference=kept.candidate.reference, score=kept.score)
-        beaten = bool(fitting) and (kept.gaps > 0 or request.order(fitting[0])[:-1] < request.order(kept)[:-1])
+    ranked = tuple(RuntimeChoice(reference=one.candidate.reference, score=one.score) for one in fitting)
+    current_match = next(
+        (one for one in matches if one.candidate.reference == current and _keeps_serving(one, model)), None
+    )
+    if current_match is not None:
+        chosen = RuntimeChoice(reference=current_match.candidate.reference, score=current_match.score)
+        beaten = bool(fitting) and (
+            current_match.gaps > 0 or request.order(fitting[0])[:-1] < request.order(current_match)[:-1]
+        )
         return Selection(chosen=chosen, ranked=ranked, better=ranked[0] if beaten else None)
     if ranked:
         return Selection(chosen=ranked[0], ranked=ranked)
     if model.format is None:
         return _reject("BaseModelNotReady", UNKNOWN)
     closest = heapq.nsmallest(MOST_EXCLUDED, matches, key=_closeness)
-    broken = (Excluded(one.reference, (f"it {one.message}",)) for one in candidates if isinstance(one, Broken))
+    broken = (Excluded(one.reference, (f"it {one.message}",)) for one in candidates if isinstance(one, InvalidRuntime))
     excluded = (*(Excluded(one.candidate.reference, request.reasons(one)) for one in closest), *broken)[:MOST_EXCLUDED]
     fault = InvalidSpecError("NoRuntime", _no_runtime(model, excluded, len(candidates)))
     return Selection(excluded=excluded, excluded_count=len(candidates), fault=fault)
@@ -171,7 +175,7 @@ def excluded_status(selection: Selection) -> list[Object]:
     return [{**_identity(one.reference), "reason": one.reasons[0]} for one in selection.excluded]
 
 
-def _row(one: Chosen) -> Object:
+def _row(one: RuntimeChoice) -> Object:
     return {**_identity(one.reference), "score": one.score}
 
 
@@ -179,23 +183,25 @@ def _identity(reference: Reference) -> Object:
     return {"name": reference.name, "kind": reference.kind.kind}
 
 
-def _select_requested(reference: Reference, candidates: Sequence[Candidate | Broken], matcher: Matcher) -> Selection:
-    called = [one for one in candidates if one.reference.name == reference.name]
-    runtime = min(called, key=lambda one: not one.reference.kind.namespaced, default=None)
+def _select_requested(
+    reference: Reference, candidates: Sequence[Candidate | InvalidRuntime], matcher: Matcher
+) -> Selection:
+    same_name = [one for one in candidates if one.reference.name == reference.name]
+    runtime = min(same_name, key=lambda one: not one.reference.kind.namespaced, default=None)
     if runtime is None:
         kinds = "no ServingRuntime in its namespace and no ClusterServingRuntime"
-        meant = did_you_mean(reference.name, sorted({one.reference.name for one in candidates}))
+        suggestion = did_you_mean(reference.name, sorted({one.reference.name for one in candidates}))
         text = f"spec.runtime names {reference.name}, but there is {kinds} of this name"
-        return _reject("RuntimeNotFound", f"{text}{meant}")
+        return _reject("RuntimeNotFound", f"{text}{suggestion}")
     subject = f"the {runtime.reference.kind.kind} {reference.name}"
-    if isinstance(runtime, Broken):
+    if isinstance(runtime, InvalidRuntime):
         return _reject("RuntimeInvalid", f"{subject} {runtime.message}")
     if runtime.disabled:
         return _reject("RuntimeDisabled", f"{subject} is disabled: enable it, or set another one in spec.runtime")
     matches = matcher.match(runtime)
     matches = matches._replace(gaps=matches.gaps & ~NOT_OFFERED)
     unfit = matcher.reasons(matches) if matcher.model.format else ()
-    return Selection(chosen=Chosen(reference=runtime.reference, score=matches.score, by="Service", unfit=unfit))
+    return Selection(chosen=RuntimeChoice(reference=runtime.reference, score=matches.score, by="Service", unfit=unfit))
 
 
 def _reject(reason: str, message: str) -> Selection:
@@ -228,5 +234,5 @@ def _describe_model(model: ModelFacts) -> str:
     )
 
 
-def _named_version(one: ModelFormat | None) -> Named | None:
-    return Named(one.name, one.version or "") if one and one.name else None
+def _named_version(one: ModelFormat | None) -> VersionedName | None:
+    return VersionedName(one.name, one.version or "") if one and one.name else None

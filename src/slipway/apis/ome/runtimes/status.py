@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from slipway.apis.ome.runtimes.candidates import Broken, Entry, candidate
+from slipway.apis.ome.runtimes.candidates import Entry, InvalidRuntime, candidate
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Kind, Object, created_unix, key
 from slipway.serving.contract.api import Listers, Rejection, StatusResult, Watch, World
@@ -31,7 +31,7 @@ def watch(kind: Kind) -> Watch:
 def selected_for(runtime: Object) -> Iterable[str]:
     """Index function for :data:`SELECTED`: each entry with everything that selects it, in each protocol."""
     one = candidate(runtime)
-    if isinstance(one, Broken) or one.disabled:
+    if isinstance(one, InvalidRuntime) or one.disabled:
         return ()
     scope = (one.reference.namespace, one.smallest, one.largest, sorted(one.classes))
     entries = [_identity(entry) for entry in one.entries if entry.auto_select]
@@ -49,7 +49,7 @@ def status(world: World, rejection: Rejection | None, kind: Kind) -> StatusResul
 
 def _fault(runtime: Object, rivals: Iterable[Object]) -> Rejection | None:
     one = candidate(runtime)
-    if isinstance(one, Broken):
+    if isinstance(one, InvalidRuntime):
         return Rejection("InvalidSpec", f"it {one.message}")
     older = min(rivals, key=_age, default=runtime)
     if _age(older) < _age(runtime):

@@ -13,7 +13,7 @@ from slipway.apis.ome.components.pods import router_account
 from slipway.apis.ome.models import volumes as model_volumes
 from slipway.apis.ome.services import canary, trust
 from slipway.apis.ome.services.resolve import ServiceView, resolve
-from slipway.apis.ome.services.rollout import APP, Rolled, canary_name, roll, startup_seconds
+from slipway.apis.ome.services.rollout import APP, ComponentRollout, canary_name, resolve_rollout, startup_seconds
 from slipway.apis.ome.services.service import Part, Service
 from slipway.apis.sealed import refuse
 from slipway.artifacts.locations.redaction import redact_url
@@ -50,23 +50,23 @@ def plan(view: ServiceView) -> Plan:
     service, world = view.valid(), view.world
     children: list[Object] = []
     for part in service.parts:
-        rolled = roll(world, service, part)
-        own = _build_service(rolled, service, part.name, rolled.answering)
+        component_rollout = resolve_rollout(world, service, part)
+        own = _build_service(component_rollout, service, part.name, component_rollout.answering)
         children += [*_build_account(service, part), _with_exposure(own, part.component.extension.annotations)]
-        children += _build_workload(rolled, service, world)
+        children += _build_workload(component_rollout, service, world)
         if part is service.routed:
             refuse(part.runner, part.recognised.args, part.recognised.engine)
             children += [
-                _build_routed_service(rolled, service),
+                _build_routed_service(component_rollout, service),
                 *_build_wake_rights(service, world.settings),
-                *_build_network_policies(rolled, service, world),
+                *_build_network_policies(component_rollout, service, world),
             ]
     claims = model_volumes.build_claims(service.resource, service.mounts, children)
     model_volumes.check_free(world, claims)
     return Plan(children=tuple(children), shared=claims)
 
 
-def _build_routed_service(rolled: Rolled, service: Service) -> Object:
+def _build_routed_service(component_rollout: ComponentRollout, service: Service) -> Object:
     """Builds the Service that the gateway and other clients use."""
     by, model = service.by_requests, service.model
     aliases = (name for part in service.parts for name in part.recognised.public_names)
@@ -81,17 +81,17 @@ def _build_routed_service(rolled: Rolled, service: Service) -> Object:
         source=source,
         labels=service.route_labels,
         scale=wakes,
-        targets=rolled.split.targets(canary_name(service.name, rolled.part.component.name)),
+        targets=component_rollout.split.targets(canary_name(service.name, component_rollout.part.component.name)),
     )
-    manifest = _build_service(rolled, service, service.name, rolled.answering, route)
+    manifest = _build_service(component_rollout, service, service.name, component_rollout.answering, route)
     return _with_exposure(manifest, annotations_of(service.resource))
 
 
-def _build_network_policies(rolled: Rolled, service: Service, world: World) -> tuple[Object, ...]:
+def _build_network_policies(component_rollout: ComponentRollout, service: Service, world: World) -> tuple[Object, ...]:
     """Builds the policies that let the service's pods reach each other, and clients reach the component that receives
     requests."""
     whole = {names.SERVICE_LABEL: service.name}
-    return network.among(service.name, service.namespace, whole, rolled.part.port, world.settings)
+    return network.among(service.name, service.namespace, whole, component_rollout.part.port, world.settings)
 
 
 def granted_freedoms(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
@@ -162,73 +162,84 @@ def scaling_of(view: ServiceView) -> Scaling | None:
     )
 
 
-def _replicas(rolled: Rolled, service: Service) -> int | None:
-    scaler = rolled.part.scaler
-    if scaler.by == "requests" and rolled.part is not service.by_requests:
+def _replicas(component_rollout: ComponentRollout, service: Service) -> int | None:
+    scaler = component_rollout.part.scaler
+    if scaler.by == "requests" and component_rollout.part is not service.by_requests:
         return max(scaler.lowest, 1)
     if scaler.by == "nobody":
         return scaler.lowest
-    return replicas.scaled_by_others(rolled.observed, scaler.lowest, scaler.highest)
+    return replicas.scaled_by_others(component_rollout.observed, scaler.lowest, scaler.highest)
 
 
-def _build_workload(rolled: Rolled, service: Service, world: World) -> list[Object]:
-    part, number = rolled.part, _replicas(rolled, service)
-    if rolled.worker is not None:
+def _build_workload(component_rollout: ComponentRollout, service: Service, world: World) -> list[Object]:
+    part, number = component_rollout.part, _replicas(component_rollout, service)
+    if component_rollout.worker is not None:
         group = groups.Group(
             name=part.workload_name,
             namespace=service.namespace,
-            labels=rolled.labels,
-            selector=rolled.selector,
+            labels=component_rollout.labels,
+            selector=component_rollout.selector,
             replicas=number,
             size=part.component.worker_size + 1,
         )
-        workload = groups.leader_worker_set(rolled.template, rolled.worker, group)
+        workload = groups.leader_worker_set(component_rollout.template, component_rollout.worker, group)
         served = msgspec.structs.replace(group, name=part.name)
-        budget = _build_disruption_budget(rolled, served, world, group.size)
-        return [replicas.record_replicas(workload, number), *_build_scalers(rolled, group, service), *budget]
-    rollout = _rollout(rolled, service, part.name, number)
-    workload = _build_deployment(rolled, rollout)
-    if rolled.split.keeps_stable and rolled.observed:
-        workload = keep_deployment(rolled.observed, number)
-    budget = _build_disruption_budget(rolled, rollout, world)
-    tried = _build_canary(rolled, service) if rolled.split.canary else []
-    return [replicas.record_replicas(workload, number), *tried, *_build_scalers(rolled, rollout, service), *budget]
+        budget = _build_disruption_budget(component_rollout, served, world, group.size)
+        return [replicas.record_replicas(workload, number), *_build_scalers(component_rollout, group, service), *budget]
+    rollout = _rollout(component_rollout, service, part.name, number)
+    workload = _build_deployment(component_rollout, rollout)
+    if component_rollout.split.keeps_stable and component_rollout.observed:
+        workload = keep_deployment(component_rollout.observed, number)
+    budget = _build_disruption_budget(component_rollout, rollout, world)
+    tried = _build_canary(component_rollout, service) if component_rollout.split.canary else []
+    return [
+        replicas.record_replicas(workload, number),
+        *tried,
+        *_build_scalers(component_rollout, rollout, service),
+        *budget,
+    ]
 
 
-def _rollout(rolled: Rolled, service: Service, name: str, number: int | None) -> Rollout:
+def _rollout(component_rollout: ComponentRollout, service: Service, name: str, number: int | None) -> Rollout:
     return Rollout(
         name=name,
         namespace=service.namespace,
-        labels=rolled.labels,
+        labels=component_rollout.labels,
         selector={APP: name},
         scale=Scale(number, surge=1),
-        startup_seconds=startup_seconds(rolled.part.runner),
+        startup_seconds=startup_seconds(component_rollout.part.runner),
     )
 
 
-def _build_deployment(rolled: Rolled, rollout: Rollout) -> Object:
-    deployment, strategy = deployment_of(rolled.template, rollout), rolled.part.component.extension.deployment_strategy
+def _build_deployment(component_rollout: ComponentRollout, rollout: Rollout) -> Object:
+    deployment, strategy = (
+        deployment_of(component_rollout.template, rollout),
+        component_rollout.part.component.extension.deployment_strategy,
+    )
     return {**deployment, "spec": {**deployment["spec"], "strategy": strategy}} if strategy else deployment
 
 
-def _build_canary(rolled: Rolled, service: Service) -> list[Object]:
+def _build_canary(component_rollout: ComponentRollout, service: Service) -> list[Object]:
     """Builds the Deployment of a newer spec with its share of the replicas, and its Service."""
     name, running = (
-        canary_name(service.name, rolled.part.component.name),
-        (rolled.observed or {"spec": {}})["spec"].get("replicas", 1),
+        canary_name(service.name, component_rollout.part.component.name),
+        (component_rollout.observed or {"spec": {}})["spec"].get("replicas", 1),
     )
-    share = rolled.split.percent or rolled.part.component.extension.canary_traffic_percent or 0
-    rollout = _rollout(rolled, service, name, max(math.ceil(running * share / canary.ALL), 1))
+    share = component_rollout.split.percent or component_rollout.part.component.extension.canary_traffic_percent or 0
+    rollout = _rollout(component_rollout, service, name, max(math.ceil(running * share / canary.ALL), 1))
     route = Route(internal=True, port=PORT_NAME)
-    return [_build_deployment(rolled, rollout), _build_service(rolled, service, name, rollout.selector, route)]
+    return [
+        _build_deployment(component_rollout, rollout),
+        _build_service(component_rollout, service, name, rollout.selector, route),
+    ]
 
 
 def _build_disruption_budget(
-    rolled: Rolled, served: policies.Served, world: World, size: int = 1
+    component_rollout: ComponentRollout, served: policies.PolicySubject, world: World, size: int = 1
 ) -> tuple[Object, ...]:
     """Builds the budget. ``size``: number of pods per replica. Evicting one pod ends its whole group, so as many pods
     may be evicted as groups."""
-    extension, scaler = rolled.part.component.extension, rolled.part.scaler
+    extension, scaler = component_rollout.part.component.extension, component_rollout.part.scaler
     limit: Object = {}
     if extension.min_available is not None:
         least = extension.min_available
@@ -239,9 +250,11 @@ def _build_disruption_budget(
     return policies.disruption_budget(served, several, world.settings, limit=limit)
 
 
-def _build_scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple[Object, ...]:
+def _build_scalers(
+    component_rollout: ComponentRollout, served: policies.PolicySubject, service: Service
+) -> tuple[Object, ...]:
     """Builds the objects with which Kubernetes or KEDA scales the workload. Raises InvalidSpecError."""
-    part, scaler = rolled.part, rolled.part.scaler
+    part, scaler = component_rollout.part, component_rollout.part.scaler
     if scaler.by == "resources":
         target = policies.Target("Resource", scaler.metric, str(scaler.target))
         return (policies.autoscaler(served, scaler.lowest, scaler.highest, (target,)),)
@@ -294,16 +307,20 @@ def _build_grant(service: Service, name: str, rule: Object, subject: Object) -> 
 
 
 def _build_service(
-    rolled: Rolled, service: Service, name: str, selector: Mapping[str, str], route: Route | None = None
+    component_rollout: ComponentRollout,
+    service: Service,
+    name: str,
+    selector: Mapping[str, str],
+    route: Route | None = None,
 ) -> Object:
-    port = rolled.part.port
+    port = component_rollout.part.port
     ports = [{"name": PORT_NAME, "port": port, "targetPort": port, "protocol": "TCP"}]
     spec: Object = {"type": "ClusterIP", "selector": dict(selector), "ports": ports}
-    manifest = child(SERVICE, name, service.namespace, rolled.labels, spec=spec)
+    manifest = child(SERVICE, name, service.namespace, component_rollout.labels, spec=spec)
     if route is not None:
-        labels, written = route_metadata(route)
+        labels, annotations = route_metadata(route)
         manifest["metadata"]["labels"] |= labels
-        manifest["metadata"]["annotations"] = dict(written)
+        manifest["metadata"]["annotations"] = dict(annotations)
     return manifest
 
 

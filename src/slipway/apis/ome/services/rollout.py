@@ -25,7 +25,7 @@ INTERNAL = "slipway.inference/"
 """Prefix of labels that have a meaning on a Service, so that InferenceServices must not set them."""
 
 
-class Rolled(msgspec.Struct, frozen=True, kw_only=True):
+class ComponentRollout(msgspec.Struct, frozen=True, kw_only=True):
     """A component's pods, and its existing workloads."""
 
     part: Part
@@ -53,7 +53,7 @@ class Rolled(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in pod_labels.items() if not name.startswith(INTERNAL)}
 
 
-def roll(world: World, service: Service, part: Part) -> Rolled:
+def resolve_rollout(world: World, service: Service, part: Part) -> ComponentRollout:
     """Returns a component's rollout. Raises InvalidSpecError."""
     component, context = _without_startup_limit(part.component, service), service.context(world.settings)
     template = pods.template(component, "leader" if part.group else "pod", context)
@@ -71,7 +71,7 @@ def roll(world: World, service: Service, part: Part) -> Rolled:
     if not part.group and part is service.routed:
         newest = template_digest(template) or digest(template["spec"])
         split = canary.decide(newest, percent, canary.revision(observed), canary.revision(tried))
-    return Rolled(part=part, template=template, worker=worker, observed=observed, canary=tried, split=split)
+    return ComponentRollout(part=part, template=template, worker=worker, observed=observed, canary=tried, split=split)
 
 
 def _without_startup_limit(component: Component, service: Service) -> Component:

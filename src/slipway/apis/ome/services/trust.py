@@ -44,8 +44,10 @@ def remedy(service: Service, settings: Settings, refused: frozenset[Freedom], al
         named = f"the {mount.kind.kind} {mount.namespace}/{mount.name}"
         do = "Use a ClusterBaseModel or another runtime, or ask the operator to allow the model"
         return f"{runtime} only for cluster models, not for {named}. {do}: setting authors.privilegedModels."
-    kept = "only for pods that read no ConfigMap, Secret or claim of the namespace and that the service does not change"
-    return f"{runtime} {kept}. Remove your changes, or use another runtime."
+    condition = (
+        "only for pods that read no ConfigMap, Secret or claim of the namespace and that the service does not change"
+    )
+    return f"{runtime} {condition}. Remove your changes, or use another runtime."
 
 
 def _untrusted(service: Service, settings: Settings) -> tuple[Mount, ...]:

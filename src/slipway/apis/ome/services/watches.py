@@ -45,7 +45,7 @@ def by_choice(resource: Object) -> Iterable[str]:
 def enqueue_services_of_runtime(change: Change, listers: Listers) -> Iterable[Key]:
     """Enqueues the services that a change of a runtime's spec may affect: those that name it, and those that name none,
     in its namespace or, for a cluster-scoped runtime, in all namespaces."""
-    if _same(change, ("spec",)):
+    if _is_unchanged(change, ("spec",)):
         return ()
     kind = names.SERVING_RUNTIME if change.key.namespace else names.CLUSTER_SERVING_RUNTIME
     named = referenced_by(names.INFERENCE_SERVICE, kind)(change, listers)
@@ -64,7 +64,7 @@ def enqueue_services_of_model(kind: Kind) -> Enqueue:
     enqueue = referenced_by(names.INFERENCE_SERVICE, kind)
 
     def concerned(change: Change, listers: Listers) -> Iterable[Key]:
-        if _same(change, ("spec",)) and _state(change.old) == _state(change.new):
+        if _is_unchanged(change, ("spec",)) and _state(change.old) == _state(change.new):
             return
         yield from enqueue(change, listers)
         for weight in listers.list(names.FINE_TUNED_WEIGHT, BASE, change.key.name) if kind in MODELS else ():
@@ -73,7 +73,7 @@ def enqueue_services_of_model(kind: Kind) -> Enqueue:
     return concerned
 
 
-def _same(change: Change, fields: Sequence[str]) -> bool:
+def _is_unchanged(change: Change, fields: Sequence[str]) -> bool:
     old, new = change.old, change.new
     return bool(old and new and deleting(old) == deleting(new) and all(old.get(one) == new.get(one) for one in fields))
 

@@ -22,16 +22,16 @@ from slipway.apis.ome.types.model import ATOMIC, Number64, Strings, part
 from slipway.kube.objects import Object
 from slipway.kube.schemas.conditions import Condition
 from slipway.kube.schemas.core import inlined
-from slipway.kube.schemas.crd import UNKNOWN_KEPT, Column, CustomResource, Rule
+from slipway.kube.schemas.crd import PRESERVES_UNKNOWN, Column, CustomResource, Rule
 
-ANY: Object = {"type": "object", **UNKNOWN_KEPT}
+ANY: Object = {"type": "object", **PRESERVES_UNKNOWN}
 LATER: dict[str, Object] = {
     "deploymentMode": {"type": "string"},
     "rollout": ANY,
     "scalingPolicy": ANY,
     "topologyKey": {"type": "string"},
     "traffic": ANY,
-    "model.overlays": UNKNOWN_KEPT,
+    "model.overlays": PRESERVES_UNKNOWN,
 }
 """Known fields of the spec in later versions of OME, by name -> their schema."""
 
