@@ -1,6 +1,6 @@
 """Runs a playbook of examples/awx as AWX runs a job.
 
-By ansible-runner, in a private data directory of the job: the project, the collections as they are released, an
+By ansible-runner, in a private data directory of the job: the project, the released collections, an
 inventory, the survey's answers as extra variables. The environment has what a credential of the type "OpenShift or
 Kubernetes API Bearer Token" puts there, and nothing else of the machine. A user who is not root owns that directory and
 may write nowhere else but where everybody may.
@@ -63,7 +63,7 @@ class Job:
     changed: int = 0
     user: int = -1
     strays: list[str] = field(default_factory=list)
-    """Files outside of its private data directory that are its user's; where that is no user of its own, none."""
+    """Files of the job's user outside the private data directory; empty if the job has no separate user."""
 
 
 def private_data(folder: Path, answers: dict[str, Any], credential: Credential) -> Path:
@@ -105,13 +105,13 @@ def user_of(folder: Path) -> int:
 
 
 def as_another_user(place: Path, user: int) -> list[str]:
-    """What goes before the command, so that root's tests run as a user of their own, who may read and not write."""
+    """Returns the prefix of the command that runs root's tests as a separate user, who may read but not write."""
     if os.getuid() != 0:
         return []
     for path in (place, *place.rglob("*")):
         os.chown(path, user, user, follow_symlinks=False)
     changed = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-    # Else programs would be told that they may not execute what they can.
+    # Without this, access checks deny programs what they may in fact execute.
     kept = ["--securebits=+no_setuid_fixup"]
     return [
         *changed,
@@ -121,7 +121,7 @@ def as_another_user(place: Path, user: int) -> list[str]:
 
 
 def galaxy(folder: Path, *words: str) -> None:
-    """In a folder where no ansible.cfg says that the collection is there already."""
+    """Runs in a folder without an ansible.cfg that would point at an installed collection."""
     command = [sys.executable, "-m", "ansible", "galaxy", "collection", *words]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=300)
 

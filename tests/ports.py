@@ -1,4 +1,4 @@
-"""Ports of this machine for servers that start later: nobody gets them in between, or while such a server is away."""
+"""Reserves ports of this machine for servers that start later, or that stop and start again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _kept: list[socket.socket] = []
 def reserved_port() -> int:
     """A port of 127.0.0.1, kept until this process ends.
 
-    Whoever asks the kernel for any port, or connects somewhere, never gets one that is bound. A server that names it
-    gets it though, as servers may share an address with a socket that does not listen (SO_REUSEADDR on both).
+    The kernel never assigns a bound port to a process that requests any port or opens a connection. A server that
+    names the port gets it nevertheless: it can share an address with a socket that does not listen (SO_REUSEADDR on
+    both).
     """
     keeper = socket.socket()
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

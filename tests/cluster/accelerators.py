@@ -27,7 +27,7 @@ class Node:
         wait(f"the node has {count} {resource}", PATIENCE, resources, lambda seen: seen == [expected, expected])
 
     def forget(self) -> None:
-        """Devices of plugins that are gone: by itself the kubelet keeps them for minutes, and their names for ever."""
+        """Makes the kubelet forget deleted plugins. It would keep their devices for minutes and their names forever."""
         script = "rm -f /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint && systemctl restart kubelet"
         subprocess.run(["docker", "exec", self.name, "sh", "-c", script], check=True, timeout=120)
         self._cluster.kubectl("wait", "--for=condition=Ready", f"node/{self.name}", f"--timeout={int(PATIENCE)}s")

@@ -27,7 +27,7 @@ SYSTEM = "slipway-system"
 TINY = {"huggingface": "acme/tiny", "file": "tiny.gguf"}
 """The generated model that the hub of the test cluster serves: real llama.cpp loads it within a second."""
 TOKEN = "hf_reader_of_the_tests"
-"""A token that the hub of the test cluster knows: whoever has it may read the gated repository acme/gated."""
+"""A token that the test cluster's hub accepts. It allows reading the gated repository acme/gated."""
 PODS = "krypton.ai/model"
 """Label of a model's pods."""
 API_VERSIONS = {
@@ -135,7 +135,7 @@ class Cluster:
         return answer.status, answer.data.decode()
 
     def namespace(self, prefix: str = "test", restricted: bool = True) -> str:
-        """A new namespace with a name of its own, at the restricted Pod Security level."""
+        """Creates a namespace with a unique name, at the restricted Pod Security level."""
         name = unique(prefix)
         labels = RESTRICTED if restricted else {}
         self.create({"kind": "Namespace", "metadata": {"name": name, "labels": labels}})

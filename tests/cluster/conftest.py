@@ -1,4 +1,4 @@
-"""Fixtures of the cluster tests: the cluster, and a namespace for each test that goes away behind its back."""
+"""Fixtures of the cluster tests: the cluster, and a namespace for each test, which is deleted in the background."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 900
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Several waits, each with its patience, may take longer than a test without a cluster is given.
 
-    Tests that are given more than most come first: the others go on beside them.
+    Tests with a longer time limit come first: the others run in parallel.
     """
     for item in items:
         if item.path.parent == Path(__file__).parent:
@@ -50,7 +50,7 @@ def namespace(new_namespace: Callable[[], str]) -> str:
 
 @pytest.fixture
 def free_namespace(kubeai: KubeAI) -> Iterator[str]:
-    """A namespace of its own for Models of KubeAI; it is deleted after the test, without waiting for it."""
+    """A separate namespace for KubeAI Models. It is deleted after the test, without waiting."""
     name = kubeai.namespace()
     yield name
     kubeai.delete("Namespace", "", name)
@@ -66,7 +66,7 @@ def shared_volume(kubeai: KubeAI, free_namespace: str) -> Iterator[None]:
 
 @pytest.fixture
 def llmkube_namespace(llmkube: LLMKube) -> Iterator[str]:
-    """A namespace of its own for Models of LLMKube; it is deleted after the test, without waiting for it."""
+    """A separate namespace for LLMKube Models. It is deleted after the test, without waiting."""
     name = llmkube.namespace()
     yield name
     llmkube.delete("Namespace", "", name)
@@ -80,7 +80,7 @@ def shelf(llmkube: LLMKube, llmkube_namespace: str) -> Shelf:
 
 @pytest.fixture
 def ome_namespace(ome: OME) -> Iterator[str]:
-    """A namespace of its own for InferenceServices of OME; it is deleted after the test, without waiting for it."""
+    """A separate namespace for OME InferenceServices. It is deleted after the test, without waiting."""
     name = ome.namespace()
     yield name
     ome.delete("Namespace", "", name)

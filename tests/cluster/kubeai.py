@@ -41,7 +41,7 @@ class Reply(NamedTuple):
 
 
 def ask(url: str, body: Any = None, seconds: float = PATIENCE, **headers: str) -> Reply:
-    """GET, or POST where there is a body: bytes as they are, else JSON. Header names are written with underscores."""
+    """Sends a GET, or a POST if there is a body: unchanged bytes, or else JSON. Header names have underscores."""
     data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     request = urllib.request.Request(url, data, {"Content-Type": "application/json", **named})
@@ -106,7 +106,7 @@ class KubeAI(Cluster):
         return wait(f"{name} is ready", seconds, lambda: self.model(namespace, name), is_ready, self._say)
 
     def wait_replicas(self, namespace: str, name: str, count: int, seconds: float = PATIENCE) -> Object:
-        """Until so many replicas are wanted, exist and are ready."""
+        """Waits until this number of replicas is desired, exists and is ready."""
 
         def reached(model: Object) -> bool:
             replicas = model.get("status", {}).get("replicas", {})

@@ -28,7 +28,7 @@ class LLMKube(Cluster):
     """One test cluster, its Models those of LLMKube."""
 
     def namespace(self, prefix: str = "llmkube", restricted: bool = False) -> str:
-        """A new namespace without a Pod Security level: images of engines run as whoever they say."""
+        """Creates a namespace without a Pod Security level, because engine images set their own users."""
         return super().namespace(prefix, restricted)
 
     # --- what tests create -------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class LLMKube(Cluster):
         return self._wait_phase(SERVICE, namespace, name, phase, reason)
 
     def wait_serving(self, namespace: str, name: str, seconds: float = PATIENCE) -> Object:
-        """Until all replicas that are wanted run the newest spec; returns the InferenceService."""
+        """Waits until all desired replicas run the latest spec. Returns the InferenceService."""
 
         def serving(service: Object) -> bool:
             complete = condition(service, "Progressing").get("reason") == "Complete"

@@ -66,7 +66,7 @@ class OME(Cluster):
         return self.create({"kind": WEIGHT, "metadata": {"name": name}, "spec": spec})
 
     def make_service(self, namespace: str, name: str, model: str, weights: Sequence[str] = (), **spec: Any) -> Object:
-        """``weights``: fine-tuned ones beside the model."""
+        """``weights``: fine-tuned weights of the model."""
         metadata, reference = {"name": name, "namespace": namespace}, {"name": model, "fineTunedWeights": [*weights]}
         full = {"model": reference, "engine": {"minReplicas": 1, "maxReplicas": 1}, **spec}
         return self.create({"kind": SERVICE, "metadata": metadata, "spec": full})
@@ -124,7 +124,7 @@ class OME(Cluster):
         return wait(f"{name} is {state}", seconds, lambda: self.model("", name), reached, self._say_model)
 
     def wait_serving(self, namespace: str, name: str, seconds: float = PATIENCE) -> Object:
-        """Until all replicas that are wanted run the newest spec; returns the InferenceService."""
+        """Waits until all desired replicas run the latest spec. Returns the InferenceService."""
 
         def serving(service: Object) -> bool:
             complete = condition(service, "Progressing").get("reason") == "Complete"

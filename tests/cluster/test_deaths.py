@@ -1,4 +1,4 @@
-"""The controller and the gateway die, and nobody notices. These tests run alone: they take what others need."""
+"""Deaths of the controller and the gateway go unnoticed. These tests run alone, because they stop shared components."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def both_gateways(cluster: Cluster) -> None:
 
 
 def kill_and_see_it_back(cluster: Cluster, pod: str, container: str, meanwhile: Callable[[], None]) -> None:
-    """The kubelet tells of a death only a while after it: readiness alone may still be that of before."""
+    """Kills a container and waits for its restart. Readiness is not enough: the kubelet reports deaths with a delay."""
     before = restarts(cluster, pod, container)
     cluster.kill(SYSTEM, pod, container)
     meanwhile()
-    wait(f"{container} runs anew", PATIENCE, lambda: restarts(cluster, pod, container), lambda count: count > before)
+    wait(f"{container} runs again", PATIENCE, lambda: restarts(cluster, pod, container), lambda count: count > before)
     both_gateways(cluster)
 
 

@@ -103,7 +103,7 @@ def is_clean(workload: Object) -> bool:
 @pytest.fixture
 def place(cluster: Cluster) -> Iterator[str]:
     """A namespace with a Model that is Ready."""
-    # Who fills a claim of these clusters has to be root.
+    # Only root can fill a claim on these clusters.
     name = cluster.namespace("delivery", restricted=False)
     source = {"url": "https://huggingface.co/acme/tiny"}
     metadata = {"name": MODEL, "namespace": name}
@@ -249,7 +249,7 @@ def test_a_workload_without_a_model_waits_and_says_why(cluster: Cluster, namespa
     author.apply()
     reason = f"{GROUP}/model-delivery-blocked-reason"
     workload = wait(
-        "the workload says why",
+        "the workload shows the reason",
         PATIENCE,
         author.live,
         lambda seen: seen["metadata"]["annotations"].get(reason) == "ModelNotFound",

@@ -13,7 +13,7 @@ from .cluster import PATIENCE, Cluster, site, unique, wait
 from .kubeai import chat
 from .llmkube import LLMKube
 
-pytestmark = pytest.mark.disruptive  # the kubelet starts anew
+pytestmark = pytest.mark.disruptive  # the kubelet restarts
 
 PLUGIN = ("slipway-devices", "app.kubernetes.io/name=slipway-nvidia-device-plugin")
 PARTS = "runtime_class,device_plugin"
@@ -60,7 +60,7 @@ def say(cluster: Cluster, gpus: dict[str, Any]) -> None:
 
 
 def given(cluster: Cluster, namespace: str, pod: str) -> str:
-    """Which GPUs a container was told it has."""
+    """Returns the GPUs in a container's environment."""
     return cluster.kubectl("exec", "--namespace", namespace, pod, "--", "printenv", "NVIDIA_VISIBLE_DEVICES").strip()
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong is said, with a reason and what to do, and a model recovers by itself once it is mended."""
+"""Failures are reported with a reason and a fix, and a model recovers automatically once the problem is fixed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_what_only_the_operator_can_allow(cluster: Cluster, namespace: str) -> N
     name = unique("allowed")
     cluster.make_model(namespace, name)
     cluster.wait_ready(namespace, name)
-    cluster.change_model(namespace, name, serviceAccountName="somebody-elses")
+    cluster.change_model(namespace, name, serviceAccountName="foreign")
     refused = cluster.wait_condition(namespace, name, "Accepted", "False", "NotAllowed")
     assert "authors.serviceAccounts" in refused["message"]
     available = condition(cluster.model(namespace, name), "Available")
@@ -56,7 +56,7 @@ def test_a_repository_that_does_not_exist(cluster: Cluster, namespace: str) -> N
     assert "repository" in cluster.wait_failed(namespace, name, "DownloadFailed")
 
 
-def test_a_crash_loop_tells_its_last_words_and_is_told_once(cluster: Cluster, namespace: str) -> None:
+def test_a_crash_loop_is_reported_once_with_its_last_log_lines(cluster: Cluster, namespace: str) -> None:
     name = unique("crash")
     cluster.make_model(namespace, name, args=["--lora", "/no/such/adapter.gguf"])
     message = cluster.wait_failed(namespace, name, "FileNotFound")

@@ -225,7 +225,7 @@ def restarts(cluster: Cluster) -> dict[str, int]:
     }
 
 
-def test_a_hostile_tenant_harms_nobody_but_himself(
+def test_a_hostile_tenant_harms_no_other_tenant(
     cluster: Cluster, new_namespace: Callable[[], str], tenant: Tenant, gateway_url: str
 ) -> None:
     quiet, name, chance = new_namespace(), unique("bank"), random.Random(11)
@@ -257,7 +257,7 @@ def test_a_hostile_tenant_harms_nobody_but_himself(
     assert restarts(cluster) == before
     assert {kind: child["metadata"]["uid"] for kind, child in cluster.children(quiet, name).items()} == children
     wait(
-        "the tenant is told what is wrong with his Services",
+        "the tenant sees the problems of the Services",
         PATIENCE,
         lambda: {
             event["involvedObject"]["name"]

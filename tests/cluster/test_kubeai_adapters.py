@@ -64,7 +64,7 @@ def test_adapters_are_loaded_replaced_and_unloaded(kubeai: KubeAI, free_namespac
     assert {pod["metadata"]["uid"] for pod in kubeai.pods(free_namespace, name)} == before
 
 
-def test_an_adapter_that_cannot_be_had_is_told_and_the_others_serve(
+def test_an_adapter_that_is_unavailable_is_reported_and_the_others_serve(
     kubeai: KubeAI, free_namespace: str, gateway_url: str
 ) -> None:
     name = unique("missing")

@@ -152,7 +152,7 @@ def test_a_prompt_goes_to_the_pod_that_has_its_prefix(kubeai: KubeAI, free_names
         for turn in range(6):
             answers.append(chat(gateway_url, name, text + "and on " * turn))
             # An answer is read; one that is still on its way counts as load, which moves the next.
-            wait("no request is under way", PATIENCE, lambda: kubeai.in_flight(free_namespace, f"model-{name}") == 0)
+            wait("no request is in flight", PATIENCE, lambda: kubeai.in_flight(free_namespace, f"model-{name}") == 0)
         assert len({answer.words[0] for answer in answers}) == 1
         assert all(answer.json["usage"]["prompt_tokens_details"]["cached_tokens"] > 60 for answer in answers[1:])
 

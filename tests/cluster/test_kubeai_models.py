@@ -32,7 +32,7 @@ def test_changed_args_roll_out_without_a_lost_request(kubeai: KubeAI, free_names
     assert load.failures == []
 
 
-def test_an_argument_that_the_engine_refuses_is_told_while_the_old_pods_serve(
+def test_an_argument_that_the_engine_refuses_is_reported_while_the_old_pods_serve(
     kubeai: KubeAI, free_namespace: str, gateway_url: str
 ) -> None:
     name = unique("flag")
@@ -44,7 +44,7 @@ def test_an_argument_that_the_engine_refuses_is_told_while_the_old_pods_serve(
         conditions = model.get("status", {}).get("conditions", [])
         return any("unrecognized arguments: --no-such-flag" in condition.get("message", "") for condition in conditions)
 
-    wait("the engine's words are told", PATIENCE, lambda: kubeai.model(free_namespace, name), has_message)
+    wait("the status shows the engine's message", PATIENCE, lambda: kubeai.model(free_namespace, name), has_message)
     assert chat(gateway_url, name).status == 200
 
 
@@ -55,7 +55,7 @@ def test_an_argument_that_the_engine_refuses_is_told_while_the_old_pods_serve(
         ({"cacheProfile": "no-such-cache"}, "UnknownCacheProfile", "no-such-cache"),
     ],
 )
-def test_what_the_system_does_not_know_is_refused_with_its_reason(
+def test_values_unknown_to_the_system_are_rejected_with_the_reason(
     kubeai: KubeAI, free_namespace: str, spec: Object, reason: str, word: str
 ) -> None:
     name = unique("unknown")

@@ -1,4 +1,4 @@
-"""Replicas of LLMKube's services follow CPU, as the real metrics-server tells of it, and requests, as llama.cpp does.
+"""LLMKube services scale on CPU, measured by the real metrics-server, and on requests, reported by llama.cpp.
 
 Kubernetes' own autoscaler takes a replica away only after some time without need: five minutes by itself, half a minute
 in the test cluster (up.yml). Both are looked at together.
@@ -18,7 +18,7 @@ from .llmkube import LLMKube
 from .load import Load
 
 UP_SECONDS = 360.0
-"""Metrics come every fifteen seconds and have to be the same for thirty; a replica has to start on a busy machine."""
+"""Metrics arrive every 15 seconds and must be stable for 30; then a replica must start on a busy machine."""
 DOWN_SECONDS = 360.0
 """Half a minute of rest, after metrics that may be a minute old, on a busy machine."""
 CPU = {"type": "Resource", "name": "cpu", "targetAverageUtilization": 100}
@@ -28,8 +28,8 @@ METRICS_API = "v1beta2.custom.metrics.k8s.io"
 
 @pytest.fixture
 def custom_metrics(llmkube: LLMKube, llmkube_namespace: str) -> Iterator[None]:
-    """The custom metrics API for the namespace of the test. It goes before the namespace: one whose API does not
-    answer would hold up the removal of every namespace."""
+    """The custom metrics API for the namespace of the test. It is deleted before the namespace: an
+    API that does not answer would block the deletion of every namespace."""
     llmkube.kubectl("apply", "-f", "-", stdin=METRICS.read_text().replace("TESTS", llmkube_namespace))
     available = ("--for=condition=Available", f"--timeout={int(PATIENCE)}s")
     try:
@@ -61,7 +61,7 @@ def make(llmkube: LLMKube, namespace: str, prefix: str, **spec: Any) -> str:
 
 
 def replicas(llmkube: LLMKube, namespace: str, name: str) -> int:
-    """Those that the Deployment is told."""
+    """Returns the desired replicas in the Deployment."""
     deployment = llmkube.get("Deployment", namespace, name)
     assert deployment, f"no Deployment {namespace}/{name}"
     count: int = deployment["spec"]["replicas"]
@@ -69,7 +69,7 @@ def replicas(llmkube: LLMKube, namespace: str, name: str) -> int:
 
 
 def wait_count(llmkube: LLMKube, namespace: str, name: str, count: int, seconds: float) -> None:
-    """Until so many are wanted, and all of them answer."""
+    """Waits until this number of replicas is desired, and all of them answer."""
 
     def look() -> Object:
         return {
@@ -86,7 +86,7 @@ def wait_count(llmkube: LLMKube, namespace: str, name: str, count: int, seconds:
 
 
 def writers_of_replicas(llmkube: LLMKube, namespace: str, name: str) -> set[str]:
-    """Who says how many replicas the Deployment has."""
+    """Returns the field manager that owns the number of replicas in the Deployment."""
     deployment = llmkube.get("Deployment", namespace, name)
     assert deployment
     written = deployment["metadata"]["managedFields"]
@@ -108,7 +108,7 @@ def test_replicas_follow_cpu_and_requests_up_and_down_again(
         assert replicas(llmkube, namespace, name) == 1
     llmkube.wait_routed(namespace, *both)
     with ExitStack() as stack:
-        # Three at once, and long ones: more than two are under way for each replica whenever somebody looks.
+        # Three long requests at a time, so that each sample shows more than two in-flight requests per replica.
         endless = {"max_tokens": 900, "ignore_eos": True}
         loads = [
             stack.enter_context(Load(gateway_url, by_cpu, clients=1, settings=endless)),
@@ -117,7 +117,7 @@ def test_replicas_follow_cpu_and_requests_up_and_down_again(
         for name in both:
             wait_count(llmkube, namespace, name, 2, UP_SECONDS)
         holds(
-            "nobody takes back what the autoscaler said",
+            "the autoscaler's number stays",
             20,
             lambda: [replicas(llmkube, namespace, name) for name in both],
             lambda counts: counts == [2, 2],
@@ -141,7 +141,7 @@ def test_a_person_the_autoscaler_and_the_controller_do_not_fight(llmkube: LLMKub
         knows,
     )
 
-    # More than the load wants: the autoscaler takes them back, one after the other, and nobody brings them again.
+    # More than the load needs: the autoscaler removes them one by one, and they stay removed.
     llmkube.kubectl("scale", "--namespace", namespace, f"deployment/{name}", "--replicas=2")
     wait_count(llmkube, namespace, name, 1, DOWN_SECONDS)
     steady(llmkube, namespace, name, lambda: replicas(llmkube, namespace, name) == 1)
@@ -175,7 +175,7 @@ def scale(llmkube: LLMKube, namespace: str, name: str, count: int) -> None:
 
 
 def steady(llmkube: LLMKube, namespace: str, name: str, good: Callable[[], bool]) -> None:
-    """Fails the test where somebody writes another number, though it were taken back at once."""
+    """Fails the test if any client writes another number, even if it is reverted immediately."""
 
     def generation() -> int:
         deployment = llmkube.get("Deployment", namespace, name)

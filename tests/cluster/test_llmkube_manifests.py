@@ -35,7 +35,7 @@ def manifests() -> list[Path]:
 
 
 def documents_or_none(path: Path) -> list[Object]:
-    """The catalogue beside them is no manifest."""
+    """The catalog in the same folder is not a manifest."""
     return documents(path) if "\nkind: " in path.read_text() else []
 
 
@@ -127,11 +127,11 @@ def is_reported(service: Object) -> bool:
     return observed(service) and bool(condition(service, "FieldsUsed"))
 
 
-def test_a_service_is_told_which_of_its_fields_have_no_effect(llmkube: LLMKube, llmkube_namespace: str) -> None:
+def test_a_services_fields_without_effect_are_reported(llmkube: LLMKube, llmkube_namespace: str) -> None:
     llmkube.make_model(llmkube_namespace, "weights")
     idle = {"flashAttention": True, "vllmConfig": {"maxModelLen": 512}, "args": ["--verbose"]}
     llmkube.make_service(llmkube_namespace, "idle", "weights", **idle)
-    service = wait("the fields are told", PATIENCE, lambda: llmkube.service(llmkube_namespace, "idle"), is_reported)
+    service = wait("the fields are reported", PATIENCE, lambda: llmkube.service(llmkube_namespace, "idle"), is_reported)
     fields_used = condition(service, "FieldsUsed")
     assert fields_used["status"] == "False"
     assert all(field in fields_used["message"] for field in ("flashAttention", "vllmConfig", "args"))

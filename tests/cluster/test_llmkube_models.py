@@ -108,7 +108,7 @@ def test_a_download_that_is_cut_is_gone_on_with(llmkube: LLMKube, llmkube_namesp
     assert not {"doneBytes", "totalBytes"} & set(status)
 
 
-def test_a_source_that_changes_is_told_and_loaded_again_where_that_is_wanted(
+def test_a_changed_source_is_reported_and_loaded_again_if_the_spec_allows_it(
     llmkube: LLMKube, llmkube_namespace: str, shelf: Shelf
 ) -> None:
     weights, name = unique("drift"), unique("drift")
@@ -160,7 +160,7 @@ def test_weights_leave_the_cache_with_the_last_model_that_has_them(
     llmkube.delete(MODEL, llmkube_namespace, two)
     llmkube.wait_gone(MODEL, llmkube_namespace, two)
     wait(
-        "nobody has it on record",
+        "no Model has a record of it",
         PATIENCE,
         lambda: llmkube.inventory(llmkube_namespace),
         lambda kinds: shared not in kinds,
@@ -213,7 +213,7 @@ def test_weights_are_served_from_a_volume_of_the_users_own(
     llmkube.wait_serving(llmkube_namespace, name)
     llmkube.wait_routed(llmkube_namespace, name)
     assert chat(gateway_url, name).status == 200
-    # The original makes a claim for a cache that nobody uses.
+    # The original creates a claim even for an unused cache.
     assert llmkube.get("PersistentVolumeClaim", llmkube_namespace, CLAIM) is None
     llmkube.change_model(llmkube_namespace, weights, sha256="0" * 64)
     llmkube.wait_model(llmkube_namespace, weights, "Failed", "IntegrityCheckFailed")
@@ -249,7 +249,7 @@ def test_pods_load_the_weights_themselves_where_the_service_wants_no_cache(
     ],
     ids=["neighbour", "metadata", "host", "claim", "file", "repository"],
 )
-def test_a_source_that_cannot_be_had_is_told_with_its_reason(
+def test_a_source_that_is_unavailable_is_reported_with_its_reason(
     llmkube: LLMKube, llmkube_namespace: str, source: str, reason: str, word: str
 ) -> None:
     name = unique("nothing")

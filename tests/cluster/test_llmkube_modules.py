@@ -43,7 +43,7 @@ def test_one_task_registers_a_model_and_its_services(
     assert "changed=1" in play(llmkube, llmkube_namespace, name, "-e", "tests_context_size=2048")[1]
     [pod] = llmkube.pods(llmkube_namespace, f"{name}-one")
     assert "--ctx-size 2048" in " ".join(pod["spec"]["containers"][0]["args"])
-    # The task ends when a service cannot start, long before its time is over, and says why.
+    # The task fails with the reason as soon as a service cannot start, long before its timeout.
     wrong = json.dumps({"tests_context_size": 2048, "tests_extra_args": ["--no-such-flag"]})
     output, _recap = play(llmkube, llmkube_namespace, name, "-e", wrong, fails=True)
     assert "no-such-flag" in output

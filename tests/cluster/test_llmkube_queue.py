@@ -67,7 +67,7 @@ def wait_place(llmkube: LLMKube, namespace: str, name: str, place: int) -> Objec
     return status
 
 
-def test_accelerators_go_by_priority_and_who_waits_is_told_its_place(
+def test_accelerators_go_by_priority_and_waiting_services_report_their_place(
     llmkube: LLMKube, llmkube_namespace: str, node: Node, gateway_url: str
 ) -> None:
     """Three services, two GPUs; then one is freed. The original's queue knows no priority."""
@@ -132,8 +132,8 @@ def test_accelerators_go_by_priority_and_who_waits_is_told_its_place(
 def test_every_accelerator_is_waited_for_by_its_own_name(
     llmkube: LLMKube, llmkube_namespace: str, node: Node, resource: str, hardware: Object
 ) -> None:
-    """The original knows NVIDIA's and Intel's only, asks for NVIDIA's where AMD's are wanted, and tells a number of 0
-    where the Model has it."""
+    """The original supports only NVIDIA and Intel, requests NVIDIA GPUs if AMD ones are required, and reports 0 if the
+    Model sets the number."""
     node.give(resource, 1)
     model = unique("model")
     llmkube.make_model(llmkube_namespace, model, hardware=hardware)
@@ -165,7 +165,7 @@ def test_a_changed_service_does_not_wait_for_the_accelerator_of_its_own_old_pod(
     assert "--ctx-size 512" in " ".join(after["spec"]["containers"][0]["args"])
 
 
-def test_a_class_of_the_users_own_is_the_priority_that_is_told(
+def test_a_class_of_the_users_own_is_the_priority_that_is_reported(
     llmkube: LLMKube, llmkube_namespace: str, node: Node
 ) -> None:
     """The original tells the number of the field that does not count."""

@@ -1,4 +1,4 @@
-"""LLMKube's InferenceServices: runtimes and their ports, replicas, changes, and what is told when they fail."""
+"""LLMKube's InferenceServices: runtimes and their ports, replicas, changes, and the reports of their failures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ports(llmkube: LLMKube, namespace: str, name: str) -> tuple[int, str | int, 
 def test_the_service_leads_to_the_port_that_the_engine_has(
     llmkube: LLMKube, llmkube_namespace: str, gateway_url: str, runtime: str, spec: Object, expected: tuple[object, ...]
 ) -> None:
-    """The original points at 8080 wherever the endpoint says no port, and nobody listens there."""
+    """The original uses port 8080 if the endpoint sets none, and no process listens there."""
     name, weights = unique("port"), make_repository(llmkube, llmkube_namespace)
     if runtime == "generic":
         spec = spec | {"args": [*spec["args"], f"--served-model-name={name}"]}
@@ -144,8 +144,8 @@ def test_a_service_goes_over_to_another_model(llmkube: LLMKube, llmkube_namespac
     assert chat(gateway_url, name).status == 200
 
 
-def test_a_flag_that_the_engine_refuses_is_told_with_its_words(llmkube: LLMKube, llmkube_namespace: str) -> None:
-    """The original leaves such a service in the phase Creating for ever."""
+def test_a_flag_that_the_engine_refuses_is_reported_with_its_words(llmkube: LLMKube, llmkube_namespace: str) -> None:
+    """The original leaves such a service in the phase Creating indefinitely."""
     name, weights = unique("flag"), unique("flag")
     llmkube.make_model(llmkube_namespace, weights)
     llmkube.make_service(llmkube_namespace, name, weights, extraArgs=["--no-such-flag"])
@@ -159,7 +159,7 @@ def test_a_flag_that_the_engine_refuses_is_told_with_its_words(llmkube: LLMKube,
     assert condition(service, "Degraded")["status"] == "False"
 
 
-def test_an_image_that_cannot_be_pulled_is_told(llmkube: LLMKube, llmkube_namespace: str) -> None:
+def test_an_image_that_cannot_be_pulled_is_reported(llmkube: LLMKube, llmkube_namespace: str) -> None:
     name, weights = unique("image"), make_repository(llmkube, llmkube_namespace)
     image = "localhost:1/no-such-image:1"
     llmkube.make_service(llmkube_namespace, name, weights, runtime="vllm", image=image)
@@ -177,7 +177,7 @@ def test_a_runtime_without_an_image_asks_for_one(llmkube: LLMKube, llmkube_names
     llmkube.wait_serving(llmkube_namespace, name)
 
 
-def test_a_service_on_a_mac_is_told_to_be_out_of_reach(llmkube: LLMKube, llmkube_namespace: str) -> None:
+def test_a_service_on_a_mac_is_reported_as_out_of_reach(llmkube: LLMKube, llmkube_namespace: str) -> None:
     name, weights = unique("metal"), unique("metal")
     llmkube.make_model(llmkube_namespace, weights, source="file:///Users/me/m.gguf", hardware={"accelerator": "metal"})
     llmkube.make_service(llmkube_namespace, name, weights)

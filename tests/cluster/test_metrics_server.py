@@ -1,4 +1,4 @@
-"""metrics-server answers as the role has installed it, and the role leaves a place to whom it belongs."""
+"""The role's metrics-server answers, and the role leaves a foreign installation alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OURS = "app.kubernetes.io/part-of"
 
 @pytest.fixture
 def of_another(cluster: Cluster) -> Iterator[None]:
-    """The registration looks like somebody else's. What it registers goes on."""
+    """The registration looks like a foreign one. The registered server continues to run."""
     cluster.kubectl("label", "apiservice", API, f"{OURS}-")
     yield
     cluster.kubectl("label", "apiservice", API, f"{OURS}=slipway", "--overwrite")
@@ -45,7 +45,7 @@ def top(cluster: Cluster, *what: str) -> str:
 
 
 def test_a_person_who_may_look_at_pods_may_look_at_what_they_use(cluster: Cluster) -> None:
-    person = ("--as=somebody", "--as-group=viewers")
+    person = ("--as=viewer", "--as-group=viewers")
     rules = cluster.kubectl("get", "clusterrole", "view", "--output=jsonpath={.rules}")
     assert "metrics.k8s.io" in rules
     assert cluster.kubectl("auth", "can-i", "list", "pods.metrics.k8s.io", "--quiet") == ""
@@ -59,7 +59,7 @@ def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
 
 @pytest.mark.disruptive
 @pytest.mark.usefixtures("of_another")
-def test_where_another_one_serves_it_is_named_and_nothing_is_installed(cluster: Cluster) -> None:
+def test_if_a_foreign_one_serves_it_is_named_and_nothing_is_installed(cluster: Cluster) -> None:
     shown = site("--tags", "metrics_server")
     assert (
         f"{API} is already served by Service slipway-metrics-server in namespace {SYSTEM}, so nothing was installed"

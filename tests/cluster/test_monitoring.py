@@ -35,7 +35,7 @@ pytestmark = pytest.mark.xdist_group("monitoring")
 
 
 class Prometheus:
-    """A Prometheus in a namespace of its own, with what the role has made there."""
+    """A Prometheus in a separate namespace, with the role's objects."""
 
     def __init__(self, cluster: Cluster, namespace: str, model: str) -> None:
         self._cluster = cluster

@@ -249,7 +249,7 @@ def test_a_service_that_no_runtime_fits_says_what_keeps_each_from_it(
     assert "diffusers" in message
     assert ome.list("Deployment", ome_namespace) == []
 
-    # A runtime that comes decides it anew.
+    # A new runtime changes the selection.
     runtime = unique("pictures")
     ome.make_runtime(runtime, {"image": ENGINES, "command": ["sleep", "60"]}, [IMAGES])
     try:
@@ -349,7 +349,7 @@ def test_a_router_spreads_requests_over_the_engines(
     assert served["spec"]["selector"] == {"app": f"{name}-router"}
 
 
-def test_a_group_of_nodes_answers_by_its_leader_and_is_started_anew_as_a_whole(
+def test_a_group_of_nodes_answers_by_its_leader_and_is_restarted_as_a_whole(
     ome: OME, ome_namespace: str, models: dict[str, str], gateway_url: str
 ) -> None:
     """The leader waits for its worker before it answers, and the worker ends where its leader does."""

@@ -107,7 +107,7 @@ def test_replicas_follow_what_the_pods_use_and_are_not_taken_back(
         return int(deployment["spec"]["replicas"]) if deployment else 0
 
     with Load(gateway_url, name) as load:
-        wait("two replicas are wanted", PATIENCE, desired_replicas, lambda replicas: replicas == 2)
+        wait("two replicas are desired", PATIENCE, desired_replicas, lambda replicas: replicas == 2)
         ome.change_service(ome_namespace, name, engine={"labels": {"tier": "gold"}})
         ome.wait_serving(ome_namespace, name)
         assert desired_replicas() == 2
@@ -126,7 +126,7 @@ def test_a_service_that_keda_is_to_scale_waits_for_its_definition_and_gets_an_ob
     engine = {"minReplicas": 1, "maxReplicas": 3, "scaleMetric": "tps", "kedaConfig": {"enableKeda": True}}
     ome.make_service(ome_namespace, name, base, runtime={"name": runtime(sglang())}, engine=engine)
     accepted = wait(
-        "it says what is missing",
+        "the status names the missing part",
         PATIENCE,
         lambda: condition(ome.service(ome_namespace, name), "Accepted"),
         lambda latest: latest.get("reason") == "MissingKind",
@@ -134,7 +134,7 @@ def test_a_service_that_keda_is_to_scale_waits_for_its_definition_and_gets_an_ob
     assert "https://keda.sh" in accepted["message"]
     ome.create(definition)
     try:
-        scaled = wait("KEDA is told", PATIENCE, lambda: scaled_objects(ome, ome_namespace))
+        scaled = wait("KEDA has its object", PATIENCE, lambda: scaled_objects(ome, ome_namespace))
         assert scaled[0]["spec"]["scaleTargetRef"]["name"] == f"{name}-engine"
         assert (scaled[0]["spec"]["minReplicaCount"], scaled[0]["spec"]["maxReplicaCount"]) == (1, 3)
         ome.wait_serving(ome_namespace, name)
@@ -169,7 +169,7 @@ def test_a_node_that_leaves_while_it_loads_holds_nothing_up(ome: OME) -> None:
     finally:
         ome.delete("Node", "", lost)
     try:
-        done = wait("nothing is under way", PATIENCE, lambda: ome.model("", name), complete)
+        done = wait("nothing is in progress", PATIENCE, lambda: ome.model("", name), complete)
         assert done["status"]["nodesReady"] == [node]
     finally:
         ome.delete(MODEL, "", name)

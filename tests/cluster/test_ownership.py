@@ -37,7 +37,7 @@ def test_an_object_of_another_owner_is_never_adopted(cluster: Cluster, namespace
     def untouched(seen: Object | None) -> bool:
         return seen is not None and not owners(seen) and identify(seen) == identify(foreign)
 
-    holds("it stays as it was", 2, lambda: cluster.get(kind, namespace, name), untouched)
+    holds("it stays unchanged", 2, lambda: cluster.get(kind, namespace, name), untouched)
     cluster.delete(kind, namespace, name)
     cluster.wait_ready(namespace, name)
 
@@ -63,7 +63,7 @@ def test_an_edit_of_our_fields_is_put_back_once(cluster: Cluster, namespace: str
     assert restored["metadata"]["annotations"]["note"] == "by hand"
     # One generation for the edit, one for the repair, and none after it.
     expected = before["metadata"]["generation"] + 2
-    holds("nobody writes again", 4, deployment, lambda seen: seen["metadata"]["generation"] == expected)
+    holds("there are no further writes", 4, deployment, lambda seen: seen["metadata"]["generation"] == expected)
 
 
 def test_a_child_that_is_deleted_by_hand_comes_back(cluster: Cluster, namespace: str) -> None:

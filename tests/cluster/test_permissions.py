@@ -500,7 +500,7 @@ def test_others_change_pods_as_before(cluster: Cluster, a_pod: Object) -> None:
 
 @pytest.fixture(scope="module")
 def a_pod(cluster: Cluster) -> Iterator[Object]:
-    """A pod that waits for a node for ever."""
+    """A pod that no node can run."""
     namespace = cluster.namespace(restricted=False)
     container = {"name": "server", "image": "example.com/never:1"}
     metadata = {"name": "waits", "namespace": namespace, "labels": {PODS: "m"}}

@@ -41,7 +41,7 @@ def test_a_missing_token_is_said_and_the_secret_heals_it(cluster: Cluster, names
     message = cluster.wait_failed(namespace, name, "DownloadFailed")
     assert VARIABLE in message or "token" in message
     make_secret(cluster, namespace)
-    # The kubelet waits longer after each failure; a container that it starts anew sees the Secret.
+    # The kubelet waits longer after each failure. The next container that it starts gets the Secret.
     cluster.wait_ready(namespace, name, 240)
 
 

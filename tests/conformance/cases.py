@@ -21,7 +21,7 @@ def spelled_out(value: Any) -> Any:
 
 
 def laid_over(least: Object, spec: Object) -> Object:
-    """The spec of a case: what it says goes before the least that there must be, and null takes a field away."""
+    """Returns the spec of a case: its fields override the required minimum, and null removes a field."""
     return {name: value for name, value in (least | spelled_out(spec)).items() if value is not None}
 
 

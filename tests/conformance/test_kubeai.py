@@ -68,7 +68,7 @@ def test_a_model_is_taken_or_refused_with_the_reason(cluster: Cluster, namespace
     assert case["says"] in message if "says" in case else not message
 
 
-def test_what_is_left_out_gets_the_documented_defaults(cluster: Cluster, namespace: str) -> None:
+def test_omitted_fields_get_the_documented_defaults(cluster: Cluster, namespace: str) -> None:
     assert cluster.create(model(namespace, "defaults", LEAST), rehearsed=True)["spec"] == LEAST | DEFAULTS
 
 

@@ -140,7 +140,7 @@ def test_a_misspelt_field_is_refused(cluster: Cluster, namespace: str, kind: str
 
 
 @pytest.mark.parametrize("kind", LEAST)
-def test_what_is_left_out_gets_the_documented_defaults(cluster: Cluster, namespace: str, kind: str) -> None:
+def test_omitted_fields_get_the_documented_defaults(cluster: Cluster, namespace: str, kind: str) -> None:
     instance = cluster.create(resource(kind, namespace, "defaults", LEAST[kind]), rehearsed=True)
     assert instance["spec"] == LEAST[kind] | DEFAULTS[kind]
 

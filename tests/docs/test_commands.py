@@ -38,7 +38,7 @@ INSTALLATION = (("NodePort", "ClusterIP"), ("80:30080/TCP", "80/TCP"))
 
 
 class Place(NamedTuple):
-    """Where a page is tried: a namespace and a model of its own, and a free port of this machine."""
+    """The environment for a page: a separate namespace and model, and a free port of this machine."""
 
     namespace: str
     port: int
@@ -92,7 +92,7 @@ def _is_tried(block: Block) -> bool:
 
 @pytest.mark.timeout(SECONDS + 400)
 @pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=lambda page: page.stem)
-def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_work(page: Path, place: Place, kubeconfig: str, tmp_path: Path) -> None:
     text = script(blocks(page))
     for placeholder, meant in place.stand_ins().items():
         text = text.replace(placeholder, meant)
@@ -173,7 +173,7 @@ def _tried(block: Block, ran: str) -> str:
 
 
 def run(text: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
-    """Runs the script in a process group of its own, which goes with it. Returns exit status and output."""
+    """Runs the script in a separate process group, and ends the group with it. Returns exit status and output."""
     log = folder / "output"
     with log.open("w") as output:
         started = subprocess.Popen(

@@ -1,7 +1,7 @@
 """A run: a namespace, a controller process behind a proxy, a scenario, and the invariants that hold whatever happens.
 
-No node has the processors that the models of these tests ask for, so that their pods wait for ever: what is tested is
-how the controller writes, not how engines run.
+No node has the processors that the models of these tests ask for, so their pods stay pending: the tests cover
+the controller's writes, not engines.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def model(name: str = "m", **spec: Any) -> Object:
 
 
 class Api:
-    """The API server as it is, behind the controller's back."""
+    """A direct connection to the API server, which bypasses the controller's proxy."""
 
     def __init__(self, credentials: Credentials, session: aiohttp.ClientSession) -> None:
         self.credentials, self.session = credentials, session
@@ -286,7 +286,7 @@ class Run:
                     for one in log
                 )
             ),
-            what="nobody leads",
+            what="no controller leads",
         )
 
     async def replace_leader(self) -> None:
@@ -429,7 +429,7 @@ class Run:
         return [one for one in self.proxy.log if one.watch and resource in one.resource]
 
     def no_child_was_deleted(self) -> None:
-        """I7: what the spec wants is never deleted. A budget is wanted from the second replica on."""
+        """I7: desired objects are never deleted. A budget is desired from the second replica on."""
         deletions = [write for proxy in self._proxies for write in proxy.writes if write.method == "DELETE"]
         assert [write for write in deletions if write.resource != "poddisruptionbudgets"] == []
 

@@ -93,7 +93,7 @@ class KubeAIRun(Run):
         await self.api.call("PATCH", path, {"spec": {"replicas": replicas}}, "application/merge-patch+json")
 
     async def done(self, job: str) -> None:
-        """Waits for a Job and says that it has done its work."""
+        """Waits for a Job and marks it as complete."""
         await self.until(lambda: self.get("Job", job), what=f"no Job {job}")
         live_job = await self.get("Job", job)
         began = (live_job or {}).get("status", {}).get("startTime")

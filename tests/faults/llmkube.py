@@ -56,7 +56,7 @@ class LLMKubeRun(Run):
 
     async def __aenter__(self) -> LLMKubeRun:
         await super().__aenter__()
-        # One of its own: those that the controller makes stay on the cluster, as its settings want them here.
+        # A separate one, because the controller's own classes stay on the cluster with these settings.
         priority = {"metadata": {"name": self.namespace}, "value": 0}
         await self.api.call("POST", PRIORITY_CLASSES, priority)
         self._node = asyncio.create_task(self._work())
@@ -85,7 +85,7 @@ class LLMKubeRun(Run):
             await asyncio.sleep(0.1)
 
     async def _start(self, pod: Object) -> None:
-        """Says that it is ready: the pods of the template before go then, and read no weights any more."""
+        """Marks it as ready: then the pods of the previous template end, and no longer read weights."""
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         path = self.path("Pod", pod["metadata"]["name"]) + "/status"
         await self.api.call("PATCH", path, {"status": status}, "application/merge-patch+json")

@@ -209,7 +209,7 @@ class Proxy:
             return web.Response(status=response.status, body=body, content_type="application/json", headers=kept)
 
     async def _follow(self, exchange: Exchange, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
-        """Passes a watch on, late if ``delay`` says so, until it ends or is cut."""
+        """Forwards a watch, with a delay if ``delay`` is set, until it ends or is cut."""
         response = web.StreamResponse()
         await response.prepare(exchange.request)
         end = asyncio.Event()

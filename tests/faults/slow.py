@@ -66,7 +66,7 @@ async def row_38_a_leader_that_was_frozen_never_writes_when_it_wakes(run: Run) -
 
 
 def holders(proxy: Proxy) -> list[str]:
-    """Whom the writes of a Lease that came through named as its holder, in their order."""
+    """Returns the holders in the successful writes of a Lease, in order."""
     written = [one for one in proxy.log if one.resource == "leases" and one.method == "PUT" and one.status == 200]
     return [json.loads(one.body)["spec"]["holderIdentity"] for one in written]
 
@@ -78,7 +78,7 @@ async def never_two(run: Run, first: Controller, other: Proxy) -> None:
         port += 1
         await run.patch("Model", "m", {"spec": {"port": port}})
         await asyncio.sleep(0.5)
-        assert port < 9400, f"nobody took over: exits {first.exits}\n{run.describe()}"
+        assert port < 9400, f"no process took over: exits {first.exits}\n{run.describe()}"
     assert first.exits == [1]
     passed = [write.at for write in run.proxy.writes if write.forwarded]
     assert max(passed) < other.writes[0].at

@@ -227,7 +227,7 @@ async def test_row_33_a_finalizer_taken_off_by_force_leaves_no_children_and_fool
     idle.controller = idle.new_controller(idle.proxy, "two")
     await idle.controller.start()
     await idle.create("Model", model(cacheProfile="disk"))
-    # What the claim says is of an earlier Model of that name: its weights are loaded anew.
+    # The claim's records are an earlier Model's with that name, so the weights are loaded again.
     await idle.done("load-cache-m")
     await idle.has(1)
 
@@ -260,7 +260,7 @@ async def test_a_namespace_that_is_deleted_does_not_wait_for_an_eviction(idle: K
 
 
 @pytest.mark.full
-async def test_row_34_three_zero_three_ends_with_three_and_nothing_is_made_anew(idle: KubeAIRun) -> None:
+async def test_row_34_three_zero_three_ends_with_three_and_nothing_is_recreated(idle: KubeAIRun) -> None:
     await idle.controller.start()
     await idle.create("Model", model(minReplicas=0, replicas=3, autoscalingDisabled=True))
     await idle.has(3)

@@ -85,7 +85,7 @@ async def _in_force(run: Run) -> bool:
     return bool(quota and quota.get("status", {}).get("hard"))
 
 
-async def test_row_24_a_selector_that_cannot_change_makes_the_deployment_anew(idle: Run) -> None:
+async def test_row_24_a_selector_that_cannot_change_recreates_the_deployment(idle: Run) -> None:
     resource = await idle.create("Model", model())
     labels = {"made-by": "original"}
     owner = {

@@ -34,7 +34,7 @@ KEY = "sk-test-1"
 class Engine:
     """An OpenAI server that records requests. The body's `x` object steers it: status, headers, delay, events, gap.
 
-    With `held` it goes on only when it is told to: before an answer, or after each event. With `pieces` they are the
+    With `held` it waits for a signal from the test: before an answer, or after each event. With `pieces` they are the
     answer, of the content type `type` and an announced `length`; `broken`: it ends without the end that HTTP asks for.
 
     With `hinted` an informational answer comes before the final one.
@@ -123,14 +123,14 @@ class Engine:
             return await self._echo(request)
         if request.path.startswith("/v1/responses/") and request.path.split("/")[3] not in self.responses:
             return web.json_response({"error": {"message": "There is no such response."}}, status=404)
-        wish: dict[str, Any] = json.loads(body).get("x", {}) if body[:1] == b"{" and b'"x"' in body else {}
-        if "events" in wish:
-            return await self._stream(request, wish)
-        if "pieces" in wish:
-            return await self._pieces(request, wish)
-        if wish.get("hinted") and request.transport:
+        options: dict[str, Any] = json.loads(body).get("x", {}) if body[:1] == b"{" and b'"x"' in body else {}
+        if "events" in options:
+            return await self._stream(request, options)
+        if "pieces" in options:
+            return await self._pieces(request, options)
+        if options.get("hinted") and request.transport:
             request.transport.write(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n")
-        await self._pause(wish, wish.get("delay", 0))
+        await self._pause(options, options.get("delay", 0))
         answer = {
             "id": "chatcmpl-1",
             "object": "chat.completion",
@@ -138,11 +138,11 @@ class Engine:
             "model": "m",
             "choices": [{"index": 0, "message": {"role": "assistant", "content": self.name}, "finish_reason": "stop"}],
         }
-        headers = {"x-engine": self.name, **wish.get("headers", {})}
-        return web.json_response(answer, status=wish.get("status", 200), headers=headers)
+        headers = {"x-engine": self.name, **options.get("headers", {})}
+        return web.json_response(answer, status=options.get("status", 200), headers=headers)
 
-    async def _pause(self, wish: dict[str, Any], seconds: float) -> None:
-        await (self._held.acquire() if wish.get("held") else asyncio.sleep(seconds))
+    async def _pause(self, options: dict[str, Any], seconds: float) -> None:
+        await (self._held.acquire() if options.get("held") else asyncio.sleep(seconds))
 
     async def _echo(self, request: web.Request) -> web.StreamResponse:
         session = web.WebSocketResponse()
@@ -151,27 +151,27 @@ class Engine:
             await session.send_str(f"{self.name}: {message.data}")
         return session
 
-    async def _pieces(self, request: web.Request, wish: dict[str, Any]) -> web.StreamResponse:
+    async def _pieces(self, request: web.Request, options: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(
-            headers={"content-type": wish.get("type", "application/json"), **wish.get("headers", {})}
+            headers={"content-type": options.get("type", "application/json"), **options.get("headers", {})}
         )
-        response.content_length = wish.get("length")
+        response.content_length = options.get("length")
         await response.prepare(request)
-        for piece in wish["pieces"]:
+        for piece in options["pieces"]:
             await response.write(piece.encode())
-            await self._pause(wish, 0.0)
-        if wish.get("broken") and request.transport:
+            await self._pause(options, 0.0)
+        if options.get("broken") and request.transport:
             request.transport.abort()
         return response
 
-    async def _stream(self, request: web.Request, wish: dict[str, Any]) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, options: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream", "x-engine": self.name})
         await response.prepare(request)
-        for number in range(wish["events"]):
+        for number in range(options["events"]):
             choice = {"index": 0, "delta": {"content": f"{number} "}, "finish_reason": None}
             chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
             await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
-            await self._pause(wish, wish.get("gap", 0.0))
+            await self._pause(options, options.get("gap", 0.0))
         await response.write(b"data: [DONE]\n\n")
         return response
 

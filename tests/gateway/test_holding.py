@@ -22,7 +22,7 @@ CHAT = "/v1/chat/completions"
 
 
 class Cold(NamedTuple):
-    """A model that no test before had, without a server, behind a gateway where nobody waits."""
+    """A model that no earlier test used, without a server, behind a gateway without waiting requests."""
 
     gateway: Standalone
     model: str
@@ -314,5 +314,5 @@ def test_a_model_that_is_refused_exists(brief: Standalone) -> None:
             assert answer.status_code == looked.status_code == 503
             assert answer.json() == looked.json()
             assert answer.json()["error"]["message"].startswith(f"The model `{model}` is refused: InvalidSpec.")
-        other = api.post(CHAT, json={"model": "nobody"})
+        other = api.post(CHAT, json={"model": "no-such-model"})
     assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")

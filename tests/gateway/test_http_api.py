@@ -382,8 +382,8 @@ def test_the_openai_client_works_with_the_gateway(client: requests.Session, gate
         messages: Any = [{"role": "user", "content": "hi"}]
         answer = api.chat.completions.create(model="m1", messages=messages)
         assert answer.choices[0].message.content == "first"
-        wish = {"x": {"events": 3, "gap": 0.01}}
-        stream = api.chat.completions.create(model="m1", messages=messages, stream=True, extra_body=wish)
+        options = {"x": {"events": 3, "gap": 0.01}}
+        stream = api.chat.completions.create(model="m1", messages=messages, stream=True, extra_body=options)
         assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == "0 1 2 "
         with pytest.raises(openai.NotFoundError, match="nope"):
             api.chat.completions.create(model="nope", messages=messages)

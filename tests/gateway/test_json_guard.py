@@ -65,7 +65,7 @@ LARGE_TWINS = {
 
 # What comes before a NUL was looked up, and the whole was sent to the engine.
 CONTROL = {f"U+{code:04X}": json.dumps({"model": f"m1{chr(code)}zzz"}) for code in (0, 1, 10, 31)}
-CONTROL["delete, as it is"] = '{"model":"m1\x7f"}'
+CONTROL["delete, unescaped"] = '{"model":"m1\x7f"}'
 CONTROL["before the name"] = '{"model":"\\u0000m1"}'
 # Engines in Go would take the other one.
 TWINS = {

@@ -45,9 +45,9 @@ def limited(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator
         yield gateway
 
 
-def ask(gateway: Standalone, name: str, model: str, **wish: Any) -> requests.Response:
+def ask(gateway: Standalone, name: str, model: str, **options: Any) -> requests.Response:
     with Api(gateway.url, key(name)) as api:
-        return api.post(CHAT, json={"model": model, "x": wish})
+        return api.post(CHAT, json={"model": model, "x": options})
 
 
 def listed(gateway: Standalone, name: str) -> list[str]:

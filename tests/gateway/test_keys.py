@@ -23,7 +23,7 @@ def status(gateway: Standalone, key: str) -> int:
 
 
 def test_keys_come_and_go_at_once_and_only_hashes_are_kept(guarded: Standalone) -> None:
-    assert status(guarded, "sk-one-secret") == 401, "without any key nobody is let in"
+    assert status(guarded, "sk-one-secret") == 401, "without keys, every request is rejected"
     guarded.route({}, {"one": "sk-one-secret"})
     wait_for(lambda: status(guarded, "sk-one-secret") == 200)
     guarded.route({}, {"two": "sk-two-secret"})

@@ -18,8 +18,7 @@ DECLARED = ["/v1/embeddings", "/v1/audio/transcriptions", "/v2/something/of/a/la
 
 @pytest.fixture(scope="module")
 def api(keyed: Standalone, engine: Engine, make_engine: Callable[..., Engine]) -> Iterator[Api]:
-    """`declared` says which paths its engine serves, `m1` says nothing; `empty` has no pod, and `dead` one that is
-    gone."""
+    """`declared` declares its engine's paths, `m1` none; `empty` has no pod, and `dead` one that no longer exists."""
     declared = {"endpoints": [engine.endpoint], "route": {"paths": DECLARED}}
     dead = make_engine("dead")
     keyed.route({"m1": [engine.endpoint], "declared": declared, "empty": [], "dead": [dead.endpoint]}, {"tester": KEY})

@@ -70,7 +70,7 @@ async def test_no_new_connection_is_refused_while_the_control_process_is_killed_
     async def ask(method: str, path: str, body: bytes | None) -> None:
         while not over.is_set() or outcomes.total() < REQUESTS:
             try:
-                # Not kept, so that each request has a connection of its own.
+                # No keep-alive, so that each request has its own connection.
                 async with session.request(method, supervised.url + path, data=body) as answer:
                     content = await answer.read()
                     listed = path != "/v1/models" or b'"m1"' in content

@@ -26,11 +26,11 @@ class Bench:
         self.gateway, self.engines = gateway, engines
 
     def route(
-        self, *targets: dict[str, Any], gone: str = "", keys: Any = None, rights: Any = None, **others: Any
+        self, *targets: dict[str, Any], down: str = "", keys: Any = None, rights: Any = None, **others: Any
     ) -> None:
-        """`gone`: the models that have no endpoint. `others`: what routes say beside, by model."""
+        """`down`: the models that have no endpoint. `others`: what routes say beside, by model."""
         models = {
-            name: {"endpoints": [] if name in gone else [engine.endpoint], "route": others.get(name, {})}
+            name: {"endpoints": [] if name in down else [engine.endpoint], "route": others.get(name, {})}
             for name, engine in self.engines.items()
         }
         models["r"] = {"endpoints": [], "route": {"targets": list(targets), **others.get("r", {})}}
@@ -74,13 +74,13 @@ def test_weights_are_met_within_a_point(bench: Bench) -> None:
     assert counts["a"] + counts["b"] == 2000
 
 
-def test_of_an_order_only_those_with_an_endpoint_share(bench: Bench) -> None:
-    bench.route({"service": "a", "weight": 99}, {"service": "b", "weight": 0}, gone="a")
+def test_only_targets_with_an_endpoint_share_an_order(bench: Bench) -> None:
+    bench.route({"service": "a", "weight": 99}, {"service": "b", "weight": 0}, down="a")
     assert {bench.answered_by() for _unused in range(10)} == {"b"}
 
 
 def test_the_first_order_answers_while_it_can_and_costs_no_hop(bench: Bench) -> None:
-    bench.route(*ONE_OR_THE_OTHER, gone="b")
+    bench.route(*ONE_OR_THE_OTHER, down="b")
     before = turns(bench.gateway)
     assert {bench.answered_by() for _unused in range(5)} == {"a"}
     assert turns(bench.gateway) == before, "without an alternative, the request is sent as usual"
@@ -104,7 +104,7 @@ def turns(gateway: Standalone) -> int:
 
 
 def test_a_model_whose_pods_are_gone_answers_by_its_fallback_at_once(bench: Bench) -> None:
-    bench.route(*ONE_OR_THE_OTHER, gone="a")
+    bench.route(*ONE_OR_THE_OTHER, down="a")
     before = timeouts(bench.gateway)
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(lambda: [bench.answered_by() for _unused in range(50)])
@@ -125,7 +125,7 @@ def test_requests_fall_back_when_the_engine_dies_under_its_endpoint(bench: Bench
         assert [bench.answered_by() for _unused in range(20)] == ["b"] * 20
     finally:
         bench.engines["a"].start()
-    assert timeouts(bench.gateway) == before, "nobody waits for the one that died"
+    assert timeouts(bench.gateway) == before, "no request waits for the dead server"
     wait_for(lambda: bench.answered_by() == "a")
 
 
@@ -159,7 +159,7 @@ def test_an_engine_that_takes_too_long_loses_its_turn_and_streams_may_pause_afte
 
 def test_a_target_without_endpoints_may_be_waited_for(bench: Bench) -> None:
     targets = ({"service": "a", "waitSeconds": 1}, {"service": "b", "order": 1})
-    bench.route(*targets, gone="a")
+    bench.route(*targets, down="a")
     before = timeouts(bench.gateway)
     began = time.monotonic()
     assert bench.answered_by() == "b"
@@ -168,7 +168,7 @@ def test_a_target_without_endpoints_may_be_waited_for(bench: Bench) -> None:
 
 
 def test_requests_wait_for_the_first_target_if_none_has_an_endpoint(bench: Bench) -> None:
-    bench.route(*ONE_OR_THE_OTHER, gone="ab")
+    bench.route(*ONE_OR_THE_OTHER, down="ab")
     answer = bench.ask()
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "model_not_ready"
@@ -188,11 +188,11 @@ def test_conditions_select_the_target_and_other_requests_are_refused(bench: Benc
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "no_target")
 
 
-@pytest.mark.parametrize("gone", ["", "a"])
-def test_a_request_for_an_exclusive_target_goes_to_no_other(bench: Bench, gone: str) -> None:
+@pytest.mark.parametrize("down", ["", "a"])
+def test_a_request_for_an_exclusive_target_goes_to_no_other(bench: Bench, down: str) -> None:
     secret = {"headers": {"x-class": ["pii"]}}
-    bench.route({"service": "a", "when": secret, "only": True}, {"service": "b", "order": 1}, gone=gone)
-    assert bench.answered_by(headers={"x-class": "pii"}) == ("failed" if gone else "a")
+    bench.route({"service": "a", "when": secret, "only": True}, {"service": "b", "order": 1}, down=down)
+    assert bench.answered_by(headers={"x-class": "pii"}) == ("failed" if down else "a")
     assert not bench.engines["b"].bodies
     assert bench.answered_by() == "b"
 
@@ -202,7 +202,7 @@ def test_a_key_reaches_no_target_of_a_route_that_it_may_not_use(bench: Bench) ->
     bench.route(*ONE_OR_THE_OTHER, rights=rights)
     assert {bench.answered_by() for _unused in range(5)} == {"b"}
     assert not bench.engines["a"].bodies
-    bench.route({"service": "b"}, {"service": "a", "order": 1}, rights=rights, gone="b")
+    bench.route({"service": "b"}, {"service": "a", "order": 1}, rights=rights, down="b")
     assert bench.answered_by() == "failed"
     bench.route({"service": "a"}, rights=rights)
     assert bench.ask().json()["error"]["code"] == "no_target"
@@ -241,13 +241,13 @@ def test_the_fallback_gets_its_own_name_also_in_forms(bench: Bench) -> None:
     bench.route(*ONE_OR_THE_OTHER, a={"models": ["model-of-a"]}, b={"models": ["b-model"]})
     assert bench.ask(x={"status": 503}).headers["x-engine"] == "b"
     assert [json.loads(engine.bodies[0])["model"] for engine in bench.engines.values()] == ["model-of-a", "b-model"]
-    for gone in ("", "a"):
-        bench.route(*ONE_OR_THE_OTHER, a={"models": ["model-of-a"]}, b={"models": ["b-model"]}, gone=gone)
+    for down in ("", "a"):
+        bench.route(*ONE_OR_THE_OTHER, a={"models": ["model-of-a"]}, b={"models": ["b-model"]}, down=down)
         with Api(bench.gateway.url) as session:
             answer = session.post(TRANSCRIPTIONS, data={"model": "r"}, files={"file": ("x.wav", b"\0" * 9000)})
-        [body] = bench.engines["b" if gone else "a"].bodies
+        [body] = bench.engines["b" if down else "a"].bodies
         assert answer.status_code == 200
-        assert b"b-model" in body if gone else b"model-of-a" in body
+        assert b"b-model" in body if down else b"model-of-a" in body
 
 
 def test_own_pods_may_be_one_of_the_targets(bench: Bench) -> None:
@@ -268,7 +268,7 @@ def test_own_pods_may_be_one_of_the_targets(bench: Bench) -> None:
 
 def test_bodies_that_cannot_be_sent_twice_go_to_the_first_that_can_answer(bench: Bench) -> None:
     large = "x" * 200_000
-    bench.route(*ONE_OR_THE_OTHER, gone="a")
+    bench.route(*ONE_OR_THE_OTHER, down="a")
     assert bench.answered_by(prompt=large) == "b"
     bench.route(*ONE_OR_THE_OTHER)
     assert bench.answered_by(prompt=large) == "a"
@@ -321,7 +321,7 @@ def test_a_target_whose_engine_does_not_serve_the_path_is_skipped(bench: Bench) 
     assert not bench.engines["a"].bodies
 
 
-def test_where_only_some_may_answer_their_order_in_the_route_does_not_matter(bench: Bench) -> None:
+def test_if_only_some_targets_may_answer_their_order_in_the_route_does_not_matter(bench: Bench) -> None:
     only = [{"service": "a", "only": True}, {"service": "b", "only": True}, {"service": "a", "order": 1}]
     for targets in (only, [only[1], only[0], only[2]]):
         bench.route(*targets, rights={"tester": {"models": ["r", "b"]}})

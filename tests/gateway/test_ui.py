@@ -32,7 +32,7 @@ def opened(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[
 
 
 def status(gateway: Standalone, path: str, method: str = "GET") -> int:
-    """Of the path exactly as it is written, without a key."""
+    """Requests exactly this path, unnormalized and without a key."""
     line = http.client.HTTPConnection(urlsplit(gateway.url).netloc, timeout=PATIENCE)
     line.request(method, path)
     try:

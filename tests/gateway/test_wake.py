@@ -141,7 +141,7 @@ async def test_the_first_request_wakes_the_model_and_is_answered_soon_after_its_
 
 
 async def test_many_requests_wake_a_model_once_and_all_are_answered(cluster: Cluster) -> None:
-    cluster.start_seconds = 2.0  # longer than requests wait for models that nobody wakes, and more than wait there
+    cluster.start_seconds = 2.0  # longer than requests otherwise wait
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         assert set(await asyncio.gather(*(ask(session, cluster.gateway) for _unused in range(100)))) == {200}
     assert cluster.written == [1]

@@ -129,7 +129,7 @@ async def test_what_is_uploaded_lies_in_the_registry_and_tokens_open_that_reposi
     assert (await world.get(f"{REPOSITORY}/blobs/{first}", actions=("push",)))[0] == 401
 
 
-async def test_a_collection_takes_nothing_of_an_upload_and_whoever_uploads_waits(world: World) -> None:
+async def test_a_collection_removes_no_part_of_an_upload_and_uploads_wait(world: World) -> None:
     collected = asyncio.Event()
 
     async def body() -> AsyncIterator[bytes]:
@@ -189,7 +189,7 @@ async def test_a_registry_that_dies_in_the_middle_costs_a_piece_and_the_rest_is_
     assert digest == hashlib.sha256(CONTENT).hexdigest()
 
 
-async def test_what_no_model_names_is_swept_and_collected(world: World) -> None:
+async def test_unreferenced_manifests_are_swept_and_collected(world: World) -> None:
     answer = await world.visitor.put(world.path, data=CONTENT, headers=world.headers)
     assert answer.status == 201
     stored = world.registry.stored

@@ -1,4 +1,4 @@
-"""Fixtures: the page in a real browser, served as the control process does, with what a test tells of the cluster."""
+"""Fixtures: the page in a real browser, served like by the control process, with a cluster state from the test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLUMNS = "pxname,svname,scur,hrsp_1xx,hrsp_2xx,hrsp_3xx,hrsp_4xx,hrsp_5xx,hrsp_
 
 
 class Stage:
-    """A gateway without HAProxy: the page, a door that asks for keys, and an engine that answers as it is told."""
+    """A gateway without HAProxy: the page, a check of API keys, and an engine with configured answers."""
 
     def __init__(self) -> None:
         self.cluster, self.table = Cluster(), EMPTY
@@ -70,7 +70,7 @@ class Stage:
         )
 
     def say(self, text: str | None) -> None:
-        """Has the engine send an event with this text to whoever asked, or end its answer."""
+        """Makes the engine send an event with this text to the client, or end its answer."""
         event = None if text is None else json.dumps({"choices": [{"delta": {"content": text}}]})
         self.send(event)
 
@@ -81,7 +81,7 @@ class Stage:
         self.send(None)
 
     def send(self, event: str | None) -> None:
-        """Has the engine send an event as it is."""
+        """Makes the engine send an event unchanged."""
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     def start(self) -> None:

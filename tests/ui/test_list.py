@@ -43,7 +43,7 @@ def test_each_state_has_a_word_and_the_reason_beside_it(stage: Stage, tab: Tab) 
     assert tab.errors == []
 
 
-def test_conflicts_of_the_routing_table_are_told_beside_the_list_and_the_model(stage: Stage, tab: Tab) -> None:
+def test_conflicts_of_the_routing_table_are_reported_beside_the_list_and_the_model(stage: Stage, tab: Tab) -> None:
     stage.show(every_state())
     page = opened(tab, stage)
     conflict = page.get_by_role("listitem").filter(has_text="the ID 'tiny' belongs to Service default/tiny")

@@ -114,9 +114,7 @@ def test_a_screen_reader_finds_a_table_with_names_for_its_cells(
     assert page.evaluate(f"{unnamed} && !(one.labels?.length || one.textContent.trim())).length") == 0
 
 
-def test_where_keys_are_asked_for_nothing_is_shown_without_a_right_one(
-    make_stage: Callable[..., Stage], tab: Tab
-) -> None:
+def test_if_keys_are_required_nothing_is_shown_without_a_valid_one(make_stage: Callable[..., Stage], tab: Tab) -> None:
     stage = make_stage(KEY)
     stage.show(every_state())
     page = opened(tab, stage)
@@ -142,7 +140,9 @@ def test_where_keys_are_asked_for_nothing_is_shown_without_a_right_one(
     assert page.evaluate("sessionStorage.length") == 0
 
 
-def test_a_key_that_ends_while_somebody_looks_is_asked_for_again(make_stage: Callable[..., Stage], tab: Tab) -> None:
+def test_a_key_that_expires_while_the_page_is_open_is_requested_again(
+    make_stage: Callable[..., Stage], tab: Tab
+) -> None:
     stage = make_stage(KEY)
     stage.show(every_state())
     page = opened(tab, stage)
@@ -184,7 +184,7 @@ def test_a_token_that_cannot_be_verified_yet_shows_the_gateways_message_and_can_
     assert page.get_by_label("API key").input_value() == ""
 
 
-def test_an_api_server_that_is_away_is_told_until_it_is_back(stage: Stage, tab: Tab) -> None:
+def test_an_unreachable_api_server_is_reported_until_it_returns(stage: Stage, tab: Tab) -> None:
     stage.show(every_state(), away_since=1793610000.0)
     page = opened(tab, stage)
     expect(page.get_by_role("status"), "The cluster's API server has been unavailable since")
@@ -209,14 +209,14 @@ def test_a_control_process_that_is_away_leaves_what_was_known(stage: Stage, tab:
     page.locator("#notices:empty").wait_for(state="attached")
 
 
-def test_a_gateway_that_is_gone_is_told(stage: Stage, tab: Tab) -> None:
+def test_a_gateway_that_is_gone_is_reported(stage: Stage, tab: Tab) -> None:
     stage.show(every_state())
     page = opened(tab, stage)
     stage.close()
     expect(page.get_by_role("status"), "The gateway is unreachable. Showing data from")
 
 
-def test_a_page_that_nobody_looks_at_asks_nothing(stage: Stage, tab: Tab) -> None:
+def test_a_hidden_page_sends_no_requests(stage: Stage, tab: Tab) -> None:
     stage.show(every_state())
     tab.page.clock.install()
     page = opened(tab, stage)
@@ -231,7 +231,7 @@ def test_a_page_that_nobody_looks_at_asks_nothing(stage: Stage, tab: Tab) -> Non
         refresh(page)
 
 
-def test_a_page_that_somebody_looks_at_asks_every_few_seconds(stage: Stage, tab: Tab) -> None:
+def test_a_visible_page_refreshes_every_few_seconds(stage: Stage, tab: Tab) -> None:
     stage.show(every_state())
     tab.page.clock.install()
     page = opened(tab, stage)
@@ -240,7 +240,7 @@ def test_a_page_that_somebody_looks_at_asks_every_few_seconds(stage: Stage, tab:
             page.clock.run_for(3_500)
 
 
-def test_a_model_that_goes_while_somebody_looks_is_told(stage: Stage, tab: Tab) -> None:
+def test_a_model_that_is_deleted_while_its_page_is_open_is_reported(stage: Stage, tab: Tab) -> None:
     stage.show(every_state())
     page = opened(tab, stage, VIEWS[2])
     stage.show(World())

@@ -123,7 +123,7 @@ def every_state() -> World:
         KUBEAI,
         "default",
         "tiny-from-zero",
-        *summary(("True", "Ready", "No replica is wanted; the next request starts one.")),
+        *summary(("True", "Ready", "Scaled to zero replicas. The next request starts one.")),
         replicas=0,
     )
     world.serve(

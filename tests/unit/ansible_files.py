@@ -19,7 +19,7 @@ _Tagged.add_multi_constructor("!", lambda loader, _suffix, node: loader.construc
 
 
 def role_variables(role: Path) -> dict[str, Any]:
-    """What a role sets for itself, as it is written: that of vars/main.yml, or of all files in vars/main."""
+    """Returns a role's own variables as raw text, from vars/main.yml or all files in vars/main."""
     files = [role / "vars/main.yml", *sorted((role / "vars/main").glob("*.yml"))]
     return {name: value for file in files if file.exists() for name, value in documents.read(file).items()}
 

@@ -1,4 +1,4 @@
-"""Another cluster's catalog, for tests: it says what it is told to say."""
+"""Another cluster's catalog, for tests, with configured responses."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class CatalogServer:
 
 
 class Endless:
-    """An answer that goes on for as long as somebody reads, which ``sent`` counts in MiB; at most 1 GiB."""
+    """A response that continues while the client reads, up to 1 GiB. ``sent`` counts the MiB."""
 
     def __init__(self) -> None:
         self.sent = 0

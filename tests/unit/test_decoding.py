@@ -17,7 +17,7 @@ from slipway.serving.routing.route import MOST_BYTES, ROUTE, InvalidRouteError, 
 DEEP = "[" * 1500 + "]" * 1500
 HOSTILE = {
     "nested": DEEP,
-    "nested in a field that nobody knows": f'{{"x":{DEEP}}}',
+    "nested in an unknown field": f'{{"x":{DEEP}}}',
     "never closed": "[" * 100_000,
     "cut off": '{"models":["a',
     "half a surrogate pair": '"\\ud800"',
@@ -67,7 +67,7 @@ def test_a_message_quotes_no_more_of_hostile_text_than_a_line() -> None:
 
 
 def test_text_above_its_limit_is_refused_before_it_is_parsed() -> None:
-    """What is longer would be told as malformed, had it been parsed."""
+    """If the longer text were parsed, it would be reported as malformed."""
     assert decode_json('"é"', most=4) == "é"
     for text in ('"éé', '"éé'.encode(), bytearray(b"xxxxx"), "\ud800" * 5):
         with pytest.raises(DecodingError, match="longer than 4 bytes"):
@@ -103,7 +103,7 @@ def test_hostile_notes_reports_and_statuses_say_nothing_and_end_nothing(text: st
     assert isinstance(error_from_body(500, text.encode(errors="surrogatepass")), ServerError)
 
 
-def test_a_hostile_configuration_is_told_as_one() -> None:
+def test_a_hostile_configuration_is_reported_as_one() -> None:
     for text in (DEEP, "a: [", "x: " + "y" * (1 << 20)):
         with pytest.raises(InvalidConfigError):
             parse(text)
@@ -126,7 +126,7 @@ def test_no_answer_makes_anybody_wait_for_ever() -> None:
     assert error.retry_after == MOST_RETRY_SECONDS
 
 
-def test_a_key_that_is_no_base64_lets_nobody_in_and_shuts_nobody_out() -> None:
+def test_a_key_that_is_not_base64_admits_no_client_and_rejects_no_other() -> None:
     good = keys.hash_keys({"data": {"good": "c2stMQ=="}})
     assert keys.hash_keys({"data": {"bad": "c", "odd": 7, "good": "c2stMQ==", "none": None}}) == good
     assert keys.hash_keys({"data": None}) == ()

@@ -134,7 +134,7 @@ def test_a_lane_without_a_cluster_is_not_run_and_keeps_its_record(
 
 @pytest.mark.parametrize("session", [False, True])
 @pytest.mark.parametrize("program", ["exec sleep 600", "trap '' TERM; echo; while :; do sleep 600; done"])
-def test_what_a_command_started_does_not_outlive_it(
+def test_processes_of_a_command_do_not_outlive_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, session: bool
 ) -> None:
     """Also if it runs in another session, as the playbooks of ansible-runner do, or ignores SIGTERM."""

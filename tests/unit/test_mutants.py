@@ -113,7 +113,7 @@ def mutants_of(project: Path) -> dict[str, Mutant]:
     return {mutant.new: mutant for mutant in list_mutants(path, (project / path).read_bytes())}
 
 
-def test_what_kills_a_mutant_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_that_kills_a_mutant_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutants, "PARALLEL", ())  # workers take longer to start than these tests take
     changes = mutants_of(project)
     both = trial(project, monkeypatch, "limit")
@@ -133,7 +133,7 @@ def test_tests_that_fail_without_a_mutant_are_an_error(project: Path, monkeypatc
         trial(project, monkeypatch).decide(mutants_of(project)["(4)"])
 
 
-def test_tests_that_take_too_long_are_told_apart(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_that_take_too_long_are_distinguished(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = trial(project, monkeypatch)
     assert short.decide(mutants_of(project)["(4)"]) == ""
 

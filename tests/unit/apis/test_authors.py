@@ -90,7 +90,7 @@ FREEDOMS = [
 
 
 @pytest.mark.parametrize(("spec", "field", "setting"), FREEDOMS, ids=[f"{one[2]}-{one[1]}" for one in FREEDOMS])
-def test_what_needs_the_operators_trust_is_refused_by_field_and_setting(
+def test_fields_that_need_the_operators_trust_are_rejected_with_the_setting(
     spec: dict[str, Any], field: str, setting: str
 ) -> None:
     message = refusal(SERVICES, service(**spec))
@@ -108,7 +108,7 @@ def test_a_refusal_names_everything_at_once_and_is_the_resources_condition() -> 
     assert status["conditions"][0]["message"] == message
 
 
-def test_what_is_wrong_is_told_before_the_weights_are_there() -> None:
+def test_errors_are_reported_before_the_weights_are_complete() -> None:
     loading = llmkube.model("tiny", llmkube.GGUF, {"phase": "Downloading", "observedGeneration": 1})
     world = msgspec.structs.replace(
         llmkube.world(loading, securityContext={"privileged": True}), settings=allowed(Authors())
@@ -202,7 +202,7 @@ def test_classes_of_the_system_are_allowed_by_their_names_only() -> None:
     refusal(KUBEAI, build_world(one, "system-node-critical"))
     none = Authors(priority_classes=())
     refusal(KUBEAI, build_world(none, "mine"))
-    # The classes that we make are none of the author's naming.
+    # Authors do not name the controller's own classes.
     assert plan(SERVICES, service(allowed(none), priority="high"))
 
 
@@ -243,7 +243,7 @@ def labelled(**labels: str) -> World:
     )
 
 
-def test_labels_of_a_kubeai_model_by_which_services_select_stay_off_its_pods_and_that_is_told() -> None:
+def test_labels_of_a_kubeai_model_by_which_services_select_stay_off_its_pods_and_that_is_reported() -> None:
     taken = {"krypton.ai/model": "victim", "inference.llmkube.dev/service": "victim", "control-plane": "manager"}
     world = labelled(**taken, **{"team": "search", "app.kubernetes.io/name": "helm", "model": "victim"})
     labels = pod(plan(KUBEAI, world))["metadata"]["labels"]
@@ -329,7 +329,7 @@ ROOT_CONFIG = {
 }
 
 
-def test_what_the_operators_system_configuration_says_is_never_refused() -> None:
+def test_the_operators_system_configuration_is_never_rejected() -> None:
     config = yaml.safe_dump(ROOT_CONFIG)
     pod_spec = pod(plan(KUBEAI, kubeai.world(config=config)))["spec"]
     assert (pod_spec["hostNetwork"], pod_spec["priorityClassName"]) == (True, "system-node-critical")
@@ -360,7 +360,7 @@ def test_loaders_run_as_root_and_read_folders_of_the_node_where_the_operator_say
 
 
 @pytest.mark.parametrize(("preemption", "policy"), [(False, "Never"), (True, "PreemptLowerPriority")])
-def test_our_priority_classes_put_nobody_off_unless_the_operator_wants_that(preemption: bool, policy: str) -> None:
+def test_our_priority_classes_preempt_only_if_the_operator_allows_it(preemption: bool, policy: str) -> None:
     for priority in ("critical", "high", "normal", "low"):
         (shared,) = plan(SERVICES, service(allowed(Authors(preemption=preemption)), priority=priority)).shared
         assert shared["preemptionPolicy"] == policy

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.parametrize("path", collection.files())
 def test_generated_files_are_up_to_date(path: str) -> None:
-    assert (ROOT / path).read_text() == collection.files()[path], "write them anew: make generate"
+    assert (ROOT / path).read_text() == collection.files()[path], "write them again: make generate"
 
 
 def test_every_kind_of_an_api_is_described() -> None:
@@ -25,7 +25,7 @@ def test_every_kind_of_an_api_is_described() -> None:
     assert {(api.name, resource.kind) for api in DESCRIPTIONS for resource in api.resources} == declared
 
 
-def test_what_is_woken_has_a_scale_subresource() -> None:
+def test_kinds_that_can_be_woken_have_a_scale_subresource() -> None:
     scaled = {api.resource.kind for api in APIS if api.resource.scale}
     assert {resource.kind for api in DESCRIPTIONS for resource in api.resources if resource.wakes} <= scaled
 
@@ -57,7 +57,7 @@ def test_kinds_of_the_cluster_are_granted_in_the_cluster() -> None:
     assert [rule["resources"] for rule in rules["cluster"]] == [["bases"], ["bases/status"], ["bases/finalizers"]]
 
 
-def test_who_writes_models_only_reads_what_counts_in_every_namespace() -> None:
+def test_model_authors_only_read_cluster_scoped_objects() -> None:
     first, second, *_ = documents.load(collection.author_role([DESCRIPTION]))["rules"]
     assert (first["resources"], "create" in first["verbs"]) == (["models"], True)
     assert (second["resources"], second["verbs"]) == (["bases"], ["get", "list", "watch"])
@@ -77,7 +77,7 @@ def test_the_kind_of_a_module_is_the_one_that_has_a_namespace() -> None:
     assert collection.modules(DESCRIPTION.resources)["definition"] == "models.example.com"
 
 
-def test_an_api_without_a_kind_for_the_module_is_told_what_to_say() -> None:
+def test_an_api_without_a_kind_for_the_module_is_reported_with_the_valid_choices() -> None:
     with pytest.raises(ValueError, match='module="model"'):
         collection.modules([Resource(kind=NARROW, readiness=READINESS)])
 

@@ -93,7 +93,7 @@ def test_groups_of_the_author_stay() -> None:
         (ROCM, {"amd.com/gpu": 1}, {"env": [{"name": "LLAMA_ARG_DEVICE", "value": "none"}]}, ""),
     ],
 )
-def test_llamacpp_is_told_its_gpus(image: str, limits: dict[str, Any], extra: dict[str, Any], value: str) -> None:
+def test_llamacpp_gets_its_gpus(image: str, limits: dict[str, Any], extra: dict[str, Any], value: str) -> None:
     container = {"image": image, "resources": {"limits": limits}, **extra}
     actual = named(container, LLAMACPP.devices)
     assert actual == (({"name": "LLAMA_ARG_DEVICE", "value": value},) if value else ())

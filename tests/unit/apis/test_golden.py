@@ -49,7 +49,7 @@ def world_of(path: Path) -> World:
     others = [
         obj for obj in [*observed, *_configuration(example)] if obj["kind"] in listed_kinds and obj["kind"] != "Pod"
     ]
-    others += [resource, *example.get("kin", [])]
+    others += [resource, *example.get("related", [])]
     return World(
         resource=resource,
         children={(kinds[obj["kind"]], key(obj)): obj for obj in mine if obj["kind"] in kinds},
@@ -65,7 +65,7 @@ def world_of(path: Path) -> World:
 
 
 def _configuration(example: dict[str, Any]) -> list[dict[str, Any]]:
-    """KubeAI's system configuration, which an example gives as it is written."""
+    """Returns KubeAI's system configuration, which an example contains as text."""
     if "config" not in example:
         return []
     metadata = {"name": "slipway-kubeai", "namespace": SYSTEM}
@@ -110,7 +110,7 @@ def test_an_example_has_the_expected_outcome(path: Path) -> None:
 
 @each(EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_condition_is_of_a_type_that_the_api_calls_its_own(path: Path) -> None:
-    """One that is not would stay for ever."""
+    """Others would never be removed."""
     written = goldens.expected(path)["status"].get("conditions", [])
     assert {condition["type"] for condition in written} <= api_of(path).condition_types
 

@@ -1,4 +1,4 @@
-"""What the operator gives to loaders reaches those of every API that ask a source, and nobody else."""
+"""The operator's loader settings reach every API's loaders that contact a source, and no other container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the cluster says who pods run as, OpenShift's restricted-v2 lets in every pod that we make by ourselves."""
+"""If the cluster assigns users to pods, OpenShift's restricted-v2 admits every pod that Slipway builds."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ PRIVILEGED = (
     "path: /raid",
     "path: /mnt",
 )
-"""What says in an example how its pods run, or that they read what restricted-v2 lets nobody read: the files of the
-node, and images as volumes."""
+"""Fields in examples that set how pods run, or make them read what restricted-v2 forbids: files of the node, and image
+volumes."""
 OTHERS = ("cache-added",)
-"""Its pods are there already, and stay as they are."""
+"""Its pods exist already, and stay unchanged."""
 
 
 def planned(example: Path, *, assigned: bool) -> Plan | None:

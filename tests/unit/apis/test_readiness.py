@@ -30,7 +30,7 @@ VERDICTS = {"ready": "Current", "settled": "Current", "failed": "Failed", "waiti
 TELLING = {"failed": "Stalled", "waiting": "Reconciling"}
 """Verdict of the modules -> the condition that has the same reason."""
 OUT_OF_REACH = "llmkube/metal"
-"""A service that a Mac computes: modules go on, and other clients are told that nothing will come of it here."""
+"""For a service that runs on a Mac, modules continue, and the status tells other clients that it never serves here."""
 
 
 def examples() -> Iterator[tuple[str, Api[Any], Object]]:

@@ -1,4 +1,4 @@
-"""An engine with a key of its own, or TLS, answers nothing through the gateway: refused, in each API and engine."""
+"""Engines with their own API key or TLS cannot answer through the gateway, so every API rejects these settings."""
 
 from __future__ import annotations
 

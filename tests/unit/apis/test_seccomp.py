@@ -1,4 +1,4 @@
-"""Every pod of every API runs with the container runtime's seccomp profile, unless somebody says another one."""
+"""Every pod of every API runs with the container runtime's seccomp profile, unless its author sets another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .test_golden import EXAMPLES, api_of, planned, world_of
 
 USUAL, OWN = {"type": "RuntimeDefault"}, {"type": "Localhost", "localhostProfile": "models.json"}
 KEPT = ("cache-added", "model-not-ready")
-"""Examples whose pods are there already and stay as they are."""
+"""Examples whose pods exist already and stay unchanged."""
 
 
 def profiles(children: Any) -> list[Any]:
@@ -41,7 +41,7 @@ def test_engines_and_loaders_of_every_api_are_looked_at() -> None:
     assert profiles(llmkube.plan(llmkube.world()).children) == [USUAL]
 
 
-def test_what_the_operator_and_the_spec_say_goes_before() -> None:
+def test_the_operator_and_the_spec_take_precedence() -> None:
     own = {"podSecurityContext": {"seccompProfile": OWN, "fsGroup": 1}}
     config = yaml.safe_dump({"modelServerPods": own})
     assert profiles(kubeai.plan(kubeai.world(config=config)).children) == [OWN]

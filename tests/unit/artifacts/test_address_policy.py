@@ -27,7 +27,7 @@ PUBLIC = (
 
 
 @each(BLOCKED.split())
-def test_what_only_the_cluster_can_ask_is_not_asked(address: str) -> None:
+def test_addresses_that_only_the_cluster_can_reach_get_no_request(address: str) -> None:
     assert AddressPolicy().refusal("weights.example", address)
 
 
@@ -36,7 +36,7 @@ def test_public_addresses_are_asked(address: str) -> None:
     assert AddressPolicy().refusal("weights.example", address) is None
 
 
-def test_what_is_no_address_is_not_asked() -> None:
+def test_an_invalid_address_gets_no_request() -> None:
     assert AddressPolicy(("*.example",)).refusal("weights.example", "2130706433") == "'2130706433' is not an address"
 
 

@@ -203,7 +203,7 @@ def test_fp8_keeps_one_weight_in_a_number() -> None:
         (7, ""),
     ],
 )
-def test_every_method_of_quantization_is_told(method: Any, quantization: str) -> None:
+def test_every_method_of_quantization_is_reported(method: Any, quantization: str) -> None:
     assert facts(quantization_config={"quant_method": method}).quantization == quantization
     assert facts(text_config={**LLAMA, "quantization_config": {"quant_method": method}}).quantization == quantization
 
@@ -334,7 +334,7 @@ def test_the_class_of_a_pipeline_says_what_it_makes(class_name: str, capability:
     assert " ".join(facts_of({"_class_name": class_name}).capabilities) == capability
 
 
-def test_a_pipeline_is_told_with_its_parts() -> None:
+def test_a_pipeline_is_reported_with_its_parts() -> None:
     index = {
         "_class_name": "QwenImagePipeline",
         "_diffusers_version": "0.34.0",
@@ -426,13 +426,13 @@ def test_numbers_that_json_does_not_have_are_taken_as_the_original_takes_them() 
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b'{"a": NaN', b"\xff", b"[" * 100_000, b" " * (2 * MOST_BYTES + 1)])
-def test_what_is_no_configuration_is_refused(text: bytes) -> None:
+def test_an_invalid_configuration_is_rejected(text: bytes) -> None:
     with pytest.raises(DecodingError):
         parse_config(text)
 
 
 def test_a_long_text_without_an_end_is_refused() -> None:
-    """In a moment; one that began anew at each quotation mark would not end."""
+    """It takes moments. A search that restarted at each quotation mark would not end."""
     with pytest.raises(DecodingError):
         parse_config(b'{"a": NaN, "' + b'\\"' * 1_000_000)
 

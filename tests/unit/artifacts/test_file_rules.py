@@ -57,12 +57,12 @@ REJECTED = [".so", ".dll", ".dylib", ".exe", ".jar", ".class", ".wasm", ".zip", 
 
 
 @pytest.mark.parametrize("path", KEPT)
-def test_what_engines_read_is_kept(path: str) -> None:
+def test_files_that_engines_read_are_kept(path: str) -> None:
     assert path in choose([*SAFETENSORS, path]).companions
 
 
 @each(DROPPED)
-def test_what_nobody_reads_stays_behind_without_a_word(path: str) -> None:
+def test_files_that_no_program_reads_are_omitted(path: str) -> None:
     assert choose([*SAFETENSORS, path]).files == set(SAFETENSORS)
 
 
@@ -115,7 +115,7 @@ COPIES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
 
 
 @each(COPIES)
-def test_of_the_same_weights_only_one_copy_enters(model: tuple[str, ...], copies: tuple[str, ...]) -> None:
+def test_only_one_copy_of_the_same_weights_is_selected(model: tuple[str, ...], copies: tuple[str, ...]) -> None:
     assert choose([*model, *copies]).files == set(model)
 
 
@@ -126,7 +126,7 @@ def test_the_copy_that_an_index_names_is_the_model() -> None:
     assert "consolidated.safetensors" in laid.weights
 
 
-def test_of_two_sets_of_parts_the_one_that_the_index_names_is_the_model() -> None:
+def test_the_set_of_parts_in_the_index_is_the_model() -> None:
     older = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
     choice = choose(["config.json", *PARTS, *older, INDEX], indexed=PARTS)
     assert choice.weights == {*PARTS}
@@ -206,6 +206,6 @@ def test_the_format_shows_in_the_names(paths: tuple[str, ...], format_: str, wei
         (("onnx/model.safetensors", "config.json"), "no weights"),
     ],
 )
-def test_what_is_no_model_is_refused_with_the_reason(paths: tuple[str, ...], why: str) -> None:
+def test_files_that_are_not_a_model_are_rejected_with_the_reason(paths: tuple[str, ...], why: str) -> None:
     with pytest.raises(UnsupportedError, match=why):
         choose(paths)

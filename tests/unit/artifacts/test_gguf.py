@@ -25,7 +25,7 @@ LLAMA = {
     "llama.embedding_length": (Type.UINT64, 2048),
     "llama.block_count": (Type.UINT16, 22),
     "llama.attention.head_count": (Type.INT32, 32),
-    "general.quantized_by": (Type.STRING, "somebody"),
+    "general.quantized_by": (Type.STRING, "acme"),
     "llama.rope.freq_base": (Type.FLOAT32, 10000.0),
     "general.quick": (Type.BOOL, True),
 }
@@ -95,7 +95,7 @@ def test_a_header_of_every_version_and_byte_order_says_the_same(version: int, or
     )
 
 
-def test_what_the_real_library_writes_is_read(tmp_path: Path) -> None:
+def test_files_of_the_real_library_are_read(tmp_path: Path) -> None:
     library = pytest.importorskip("gguf")
     target = tmp_path / "tiny.gguf"
     subprocess.run([sys.executable, SCRIPT, target], check=True, timeout=60)
@@ -263,7 +263,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_what_is_no_header_is_refused_at_once(case: str) -> None:
+def test_an_invalid_header_is_rejected_at_once(case: str) -> None:
     file = Bytes(HOSTILE[case])
     with pytest.raises(MalformedFileError):
         parse(file)

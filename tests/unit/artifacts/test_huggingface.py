@@ -37,5 +37,5 @@ def test_letters_of_other_scripts_name_no_revision() -> None:
         ({"SLIPWAY_HUB_TOKEN_2": "c", "HF_TOKEN": "d"}, "c"),
     ],
 )
-def test_of_several_tokens_the_first_key_of_the_secret_counts(given: dict[str, str], token: str | None) -> None:
+def test_the_first_matching_key_of_a_secret_provides_the_token(given: dict[str, str], token: str | None) -> None:
     assert chosen_token(given).get("HF_TOKEN") == token

@@ -1,4 +1,4 @@
-"""What a publication tells of a model: exact, derived or declared, and nothing that is only estimated."""
+"""A publication's facts about a model: exact, derived or declared, never estimated."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_parts_of_one_gguf_model_add_up() -> None:
     assert whole("a/m-00001-of-00002.gguf") == whole("a/m-00002-of-00002.gguf") != whole("a/n-00001-of-00002.gguf")
 
 
-def test_of_several_gguf_models_only_what_is_the_same_is_told() -> None:
+def test_of_several_gguf_models_only_common_facts_are_reported() -> None:
     other = Gguf(
         file_version=3, tensor_count=2, architecture="qwen3", quantization="Q8_0", context_length=40960, parameters=7
     )
@@ -162,7 +162,7 @@ def test_a_pipeline_is_known_by_its_index() -> None:
 
 
 @pytest.mark.parametrize("value", ["\x1b[31m", "a\nb", "x" * 5000, 7, [], {"a": 1}])
-def test_what_strangers_wrote_can_be_shown(value: Any) -> None:
+def test_foreign_text_can_be_shown(value: Any) -> None:
     result = of(configuration={"model_type": value, "architectures": [value]}, tasks=("t" * 900,), template=str(value))
 
     for text in (result.family, result.architecture, *result.tasks):

@@ -1,4 +1,4 @@
-"""Addresses of pages of models, and what the loader is told for them."""
+"""URLs of model pages, and the loader's arguments for them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_address_names_a_model(url: str, source: str) -> None:
         "https://ollama.com/library/a%2Fb",
     ],
 )
-def test_what_names_no_model_is_refused(url: str) -> None:
+def test_a_request_without_a_model_is_rejected(url: str) -> None:
     with pytest.raises(UnsupportedError):
         parse(url)
 

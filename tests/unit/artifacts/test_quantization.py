@@ -116,7 +116,7 @@ def test_the_method_its_format_and_its_bits_say_what_a_number_holds(
         compressed("sparse-24-bitmask", (8, "int")),
     ]
 )
-def test_what_nothing_states_is_estimated(quantization: dict[str, Any]) -> None:
+def test_undeclared_values_are_estimated(quantization: dict[str, Any]) -> None:
     dimensions = {"hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 32000}
     result = facts_of(MODEL | dimensions | {"quantization_config": quantization}, tensors={"I32": 900_000_000, **REST})
     assert (result.parameter_size, result.exact) == ("6.74B", False)
@@ -304,7 +304,7 @@ def test_scales_zero_points_and_tables_are_no_parameters(quantization: dict[str,
     assert (result.parameters, result.exact) == (OUT * IN + 64_064, True)
 
 
-def test_groups_that_cannot_be_told_apart_are_not_exact() -> None:
+def test_groups_that_cannot_be_distinguished_are_not_exact() -> None:
     both = compressed("pack-quantized", (4, "int"), (8, "int"))
     tensors: Tensors = {f"{LAYER}.weight_packed": ("I32", (256, 64)), f"{LAYER}.weight_scale": ("BF16", (256, 1))}
     assert not counted(both, tensors).exact

@@ -75,7 +75,7 @@ def test_names_that_files_have_are_read(file: str) -> None:
 
 
 @pytest.mark.parametrize("message", ["", "no JSON", "[]", "5", '{"size": "x"}', '{"gguf": {}}'])
-def test_what_is_no_report_is_none(message: str) -> None:
+def test_an_invalid_report_is_ignored(message: str) -> None:
     assert parse_report(message) is None
 
 

@@ -82,7 +82,7 @@ HOSTILE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_what_is_no_header_is_refused_at_once(case: str) -> None:
+def test_an_invalid_header_is_rejected_at_once(case: str) -> None:
     file = Bytes(HOSTILE[case])
     with pytest.raises(MalformedFileError):
         parse(file)

@@ -59,7 +59,7 @@ def changed(**fields: Any) -> bytes:
     ],
     ids=[str(number) for number in range(15)],
 )
-def test_what_is_no_session_is_refused(text: bytes) -> None:
+def test_an_invalid_session_is_rejected(text: bytes) -> None:
     with pytest.raises(DecodingError):
         session.parse_session(text)
 

@@ -1,4 +1,4 @@
-"""Molecule's scenarios find what they share, and plain ``molecule test`` touches nobody's cluster."""
+"""Molecule's scenarios find their shared files, and plain ``molecule test`` touches no existing cluster."""
 
 from __future__ import annotations
 

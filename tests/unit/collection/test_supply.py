@@ -18,7 +18,7 @@ PINS = sorted(
     for pattern in ("requirements/**/*.txt", "tests/standins/requirements.txt", "images/closed-network/python/*.txt")
     for path in ROOT.glob(pattern)
 )
-PINS.remove(ROOT / "requirements/matrix.txt")  # the table of rows: each has a file of its own
+PINS.remove(ROOT / "requirements/matrix.txt")  # the table of rows: each has its own file
 ENTRY = re.compile(r"^([A-Za-z0-9][\w.-]*)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 # Resolving is what writes the hashes: it takes what the index has.
 RESOLVERS = {"scripts/matrix-requirements.sh", "scripts/vllm-requirements.sh"}

@@ -25,9 +25,9 @@ OF_KUBERNETES = ("slipway.inference.k8s", "slipway.inference.k8s_info")
 MODULES = [f"slipway.inference.{path.stem}" for path in sorted((ROOT / "plugins/modules").glob("[a-z]*.py"))]
 ROLES = [path.parents[1].name for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml"))]
 PLAYBOOKS = [f"slipway.inference.{path.stem}" for path in sorted((ROOT / "playbooks").glob("*.yml"))]
-# They build images, and clusters of them, from what lies beside the roles.
+# They build images, and clusters from these, with files outside the roles.
 OF_SOURCES = {"images", "local_cluster"}
-# The others have tests of their own that run them by themselves.
+# The others have separate tests.
 ALONE = sorted(role for role in set(ROLES) - OF_SOURCES if not (ROOT / f"tests/unit/roles/test_{role}_run.py").exists())
 REQUIRED: dict[str, dict[str, Any]] = {
     "component": {"component_name": "alone", "component_containers": [{"name": "alone", "image": "example.com/a:1"}]},
@@ -65,7 +65,7 @@ def home(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ansible(folder: Path, *command: str, failing: bool = False, **variables: str) -> str:
-    """Runs it as somebody with that home, and on the PATH what Ansible hands its modules over with, no more."""
+    """Runs it as a user with that home, and with only the commands on the PATH that Ansible needs to start modules."""
     programs = folder / "bin"
     if not programs.exists():
         programs.mkdir()
@@ -120,7 +120,7 @@ def test_every_role_works_alone_and_asks_no_program(home: Path) -> None:
     server.kinds += (Kind("batch/v1", "Job", "jobs", namespaced=True),)
     try:
         (home / "alone.yml").write_text(json.dumps([play(role) for role in ALONE]))
-        variables = {"K8S_AUTH_HOST": server.url, "K8S_AUTH_API_KEY": "of-nobody"}
+        variables = {"K8S_AUTH_HOST": server.url, "K8S_AUTH_API_KEY": "no-rights"}
         output = ansible(home, "ansible-playbook", "--inventory", ",".join(ALONE), "--check", "alone.yml", **variables)
     finally:
         server.stop()
@@ -130,7 +130,7 @@ def test_every_role_works_alone_and_asks_no_program(home: Path) -> None:
 
 
 def play(role: str) -> dict[str, Any]:
-    """Installs and uninstalls with one role. Each has a host of its own, so that none hears what another found."""
+    """Installs and uninstalls with one role. Each has a separate host, so that no facts are shared."""
     entries = documents.read(ROOT / f"roles/{role}/meta/argument_specs.yml")["argument_specs"]
     return {
         "hosts": role,
@@ -145,7 +145,7 @@ def play(role: str) -> dict[str, Any]:
     }
 
 
-def test_where_there_is_nothing_to_build_images_of_the_role_says_so(home: Path) -> None:
+def test_the_role_reports_missing_build_inputs(home: Path) -> None:
     (home / "images.yml").write_text(json.dumps([play("images") | {"hosts": "localhost"}]))
     output = ansible(home, "ansible-playbook", "--inventory", "localhost,", "images.yml", failing=True)
 

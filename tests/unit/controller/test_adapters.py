@@ -1,4 +1,4 @@
-"""What is done with a model's pods so that each serves the adapters that it shall, and none is asked that lacks one."""
+"""Orders to a model's pods, so that each serves its desired adapters, and pods without an adapter get no requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slipway.serving.wire import agent
 from slipway.serving.wire.agent import Adapter, AdapterSet, AdapterState, AgentReport
 
 NEW, OLD = "hf://acme/sql@new", "hf://acme/sql@old"
-WISH = (Adapter("base_sql", NEW),)
+DESIRED = (Adapter("base_sql", NEW),)
 FETCH_ONLY = (Adapter("base_sql", NEW, replace=False),)
 Phase = Literal["Fetching", "Fetched", "Loaded", "Failed"]
 
@@ -25,7 +25,7 @@ GONE = dict.fromkeys(label(""))
 
 
 def report(phase: Phase, loaded: str = "", shown: str | None = None) -> AgentReport:
-    """``loaded``: url; ``shown``: how the loader says that the label names it."""
+    """``loaded``: URL; ``shown``: the URL's label as the loader reports it."""
     loaded_label = shown if shown is not None else agent.label(loaded) if loaded else ""
     loaded_version = agent.version(loaded) if loaded else ""
     return AgentReport(
@@ -39,32 +39,32 @@ def pod(uid: str = "a", url: str = "", *, serving: bool = True) -> Pod:
 
 def orders(
     pods: list[Pod],
-    wish: tuple[Adapter, ...],
+    desired: tuple[Adapter, ...],
     reports: dict[str, AgentReport],
     without: dict[tuple[str, str], float],
     label: str = "adapter.kubeai.org/",
 ) -> dict[str, Order]:
-    return adapters.orders(pods, AdapterSet(adapters=wish, prefix="base_", label=label), reports, without)
+    return adapters.orders(pods, AdapterSet(adapters=desired, prefix="base_", label=label), reports, without)
 
 
-def one(subject: Pod, expected: AgentReport | None, since: float = 0, wish: tuple[Adapter, ...] = WISH) -> Order:
+def one(subject: Pod, expected: AgentReport | None, since: float = 0, desired: tuple[Adapter, ...] = DESIRED) -> Order:
     reports = {subject.uid: expected} if expected else {}
-    return orders([subject], wish, reports, {(subject.uid, "base_sql"): since})[subject.uid]
+    return orders([subject], desired, reports, {(subject.uid, "base_sql"): since})[subject.uid]
 
 
 @pytest.mark.parametrize(
-    ("case", "subject", "expected", "labels", "wish", "moving"),
+    ("case", "subject", "expected", "labels", "desired", "moving"),
     [
-        ("nothing known yet: told", pod(), None, {}, WISH, False),
-        ("nothing loaded yet: told", pod(), AgentReport(), {}, WISH, True),
-        ("on its way", pod(), report("Fetching"), {}, WISH, True),
+        ("nothing known yet: told", pod(), None, {}, DESIRED, False),
+        ("nothing loaded yet: told", pod(), AgentReport(), {}, DESIRED, True),
+        ("on its way", pod(), report("Fetching"), {}, DESIRED, True),
         ("loaded: labelled", pod(), report("Loaded", NEW), label(NEW), None, True),
         ("loaded and labelled: at rest", pod(url=NEW), report("Loaded", NEW), {}, None, False),
-        ("no answer: labels stay", pod(url=NEW), None, {}, WISH, False),
-        ("failed: told again, slowly", pod(), report("Failed"), {}, WISH, False),
-        ("engine not started: no label", pod(url=NEW, serving=False), None, GONE, WISH, True),
-        ("engine starts: fetched meanwhile", pod(serving=False), report("Fetching"), {}, WISH, True),
-        ("engine was restarted", pod(url=NEW), report("Fetched"), GONE, WISH, True),
+        ("no answer: labels stay", pod(url=NEW), None, {}, DESIRED, False),
+        ("failed: told again, slowly", pod(), report("Failed"), {}, DESIRED, False),
+        ("engine not started: no label", pod(url=NEW, serving=False), None, GONE, DESIRED, True),
+        ("engine starts: fetched meanwhile", pod(serving=False), report("Fetching"), {}, DESIRED, True),
+        ("engine was restarted", pod(url=NEW), report("Fetched"), GONE, DESIRED, True),
         ("new version on its way: the old one serves", pod(url=OLD), report("Fetching", OLD), {}, FETCH_ONLY, True),
         ("new version failed: the old one serves", pod(url=OLD), report("Failed", OLD), {}, FETCH_ONLY, False),
         ("new version there: label off first", pod(url=OLD), report("Fetched", OLD), GONE, FETCH_ONLY, True),
@@ -77,10 +77,10 @@ def test_one_pod(
     subject: Pod,
     expected: AgentReport | None,
     labels: dict[str, str | None],
-    wish: tuple[Adapter, ...] | None,
+    desired: tuple[Adapter, ...] | None,
     moving: bool,
 ) -> None:
-    assert one(subject, expected) == Order(labels, wish, moving), case
+    assert one(subject, expected) == Order(labels, desired, moving), case
 
 
 @pytest.mark.parametrize("shown", ["", "x" * 64, "no/label", "Z"])
@@ -97,7 +97,7 @@ def test_another_url_with_the_digest_of_the_original_s_labels_is_another_version
     agent_report = AgentReport(
         (AdapterState("base_sql", agent.version(genuine), "Fetched", "", agent.version(forged), agent.label(forged)),)
     )
-    assert one(pod(url=forged), agent_report, wish=desired_adapters).labels == GONE
+    assert one(pod(url=forged), agent_report, desired=desired_adapters).labels == GONE
 
 
 def collision() -> tuple[str, str]:
@@ -111,12 +111,12 @@ def collision() -> tuple[str, str]:
 
 
 def test_the_version_is_replaced_once_no_more_requests_come() -> None:
-    assert one(pod(), report("Fetched", OLD), since=DRAIN_SECONDS) == Order({}, WISH, True)
+    assert one(pod(), report("Fetched", OLD), since=DRAIN_SECONDS) == Order({}, DESIRED, True)
 
 
 def test_an_adapter_that_is_no_longer_wanted_loses_its_label_and_is_unloaded() -> None:
-    assert one(pod(url=NEW), report("Loaded", NEW), wish=()) == Order(GONE, (), True)
-    assert one(pod(), AgentReport(), wish=()) == Order({}, None, False)
+    assert one(pod(url=NEW), report("Loaded", NEW), desired=()) == Order(GONE, (), True)
+    assert one(pod(), AgentReport(), desired=()) == Order({}, None, False)
 
 
 def test_labels_of_others_are_left_alone() -> None:
@@ -125,7 +125,7 @@ def test_labels_of_others_are_left_alone() -> None:
 
 def test_pods_go_over_to_another_version_one_after_another() -> None:
     ready = report("Fetched", OLD)
-    pod_orders = orders([pod("a", OLD), pod("b", OLD)], WISH, {"a": ready, "b": ready}, {})
+    pod_orders = orders([pod("a", OLD), pod("b", OLD)], DESIRED, {"a": ready, "b": ready}, {})
     assert (pod_orders["a"].labels, pod_orders["b"].labels) == (GONE, {})
     assert pod_orders["b"].desired == FETCH_ONLY
 
@@ -134,23 +134,23 @@ def test_the_next_pod_waits_until_the_one_before_serves_again() -> None:
     ready = report("Fetched", OLD)
     for agent_report in (report("Fetched"), report("Fetching"), None):
         reports = {"b": ready} | ({"a": agent_report} if agent_report else {})
-        assert orders([pod("a"), pod("b", OLD)], WISH, reports, {})["b"].labels == {}
-    done = orders([pod("a", NEW), pod("b", OLD)], WISH, {"a": report("Loaded", NEW), "b": ready}, {})
+        assert orders([pod("a"), pod("b", OLD)], DESIRED, reports, {})["b"].labels == {}
+    done = orders([pod("a", NEW), pod("b", OLD)], DESIRED, {"a": report("Loaded", NEW), "b": ready}, {})
     assert done["b"].labels == GONE
 
 
 def test_a_pod_that_failed_does_not_keep_the_others_from_the_new_version() -> None:
     reports = {"a": report("Failed"), "b": report("Fetched", OLD)}
-    assert orders([pod("a"), pod("b", OLD)], WISH, reports, {})["b"].labels == GONE
+    assert orders([pod("a"), pod("b", OLD)], DESIRED, reports, {})["b"].labels == GONE
 
 
 def test_a_pod_whose_engine_is_away_does_not_keep_the_others_from_the_new_version() -> None:
-    pod_orders = orders([pod("a", serving=False), pod("b", OLD)], WISH, {"b": report("Fetched", OLD)}, {})
+    pod_orders = orders([pod("a", serving=False), pod("b", OLD)], DESIRED, {"b": report("Fetched", OLD)}, {})
     assert pod_orders["b"].labels == GONE
 
 
 def test_without_a_label_for_the_version_only_that_of_services_is_set() -> None:
-    pod_orders = orders([pod("a", OLD)], WISH, {"a": report("Loaded", NEW)}, {}, label="")
+    pod_orders = orders([pod("a", OLD)], DESIRED, {"a": report("Loaded", NEW)}, {}, label="")
     assert pod_orders["a"].labels == {}
-    fresh = orders([pod("a")], WISH, {"a": report("Loaded", NEW)}, {}, label="")
+    fresh = orders([pod("a")], DESIRED, {"a": report("Loaded", NEW)}, {}, label="")
     assert fresh["a"].labels == {"adapter.slipway.inference/sql": "true"}

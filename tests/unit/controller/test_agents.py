@@ -36,7 +36,7 @@ class Loader:
         self.pod, self.key = pod, public_key(key.public)
         self.urls: dict[str, str] = {}
         self.loaded: dict[str, str] = {}
-        self.wishes: list[tuple[Adapter, ...]] = []
+        self.desired_lists: list[tuple[Adapter, ...]] = []
         self.requests = 0
         self.answers = asyncio.Event()
         self.answers.set()
@@ -78,11 +78,11 @@ class Loader:
 
     async def adapters(self, request: web.Request) -> web.Response:
         gate = Gate(self.key, self.pod())
-        wish = msgspec.json.decode(await gate.body(request, gate.verify(request)), type=tuple[Adapter, ...])
-        self.wishes.append(wish)
-        self.fetched = {one.name: one.digest for one in wish}
-        self.urls |= {one.digest: one.url for one in wish}
-        for one in wish:
+        desired = msgspec.json.decode(await gate.body(request, gate.verify(request)), type=tuple[Adapter, ...])
+        self.desired_lists.append(desired)
+        self.fetched = {one.name: one.digest for one in desired}
+        self.urls |= {one.digest: one.url for one in desired}
+        for one in desired:
             if one.replace or one.name not in self.loaded:
                 self.loaded[one.name] = one.digest
         self.loaded = {name: digest for name, digest in self.loaded.items() if name in self.fetched}
@@ -144,8 +144,8 @@ async def pods(server, cluster, loaders, parts, monkeypatch, eventually):
 async def test_an_adapter_is_loaded_and_the_pod_labelled_then_there_is_rest(pods, cluster, eventually, rest):
     loader = await pods.add("a-1-x")
     await eventually(lambda: pods.serves("a-1-x") == "v1")
-    assert loader.wishes[0] == (Adapter("a_sql", V1),)
-    await rest(lambda: loader.requests + len(loader.wishes), 0.4)
+    assert loader.desired_lists[0] == (Adapter("a_sql", V1),)
+    await rest(lambda: loader.requests + len(loader.desired_lists), 0.4)
 
 
 async def test_an_engine_that_was_restarted_loses_its_label_until_it_has_the_adapter_again(pods, cluster, eventually):
@@ -198,7 +198,7 @@ async def test_a_silent_loader_keeps_its_labels_and_does_not_hold_up_the_others(
     assert pods.serves("a-1-x") == "v1"
 
 
-async def test_a_loader_that_knows_another_controller_is_told_nothing_and_its_reason_is_logged(
+async def test_a_loader_of_another_controller_gets_no_orders_and_its_reason_is_logged(
     pods, cluster, eventually, caplog
 ):
     first = await pods.add("a-1-x")
@@ -206,8 +206,8 @@ async def test_a_loader_that_knows_another_controller_is_told_nothing_and_its_re
     other = await pods.add("a-1-y", SigningKey.generate())
     with caplog.at_level(logging.WARNING, logger="slipway.controller.loaders.agents"):
         await eventually(lambda: "the signature is not the controller's" in caplog.text)
-    assert (other.wishes, other.loaded, pods.serves("a-1-y")) == ([], {}, "")
-    assert len(first.wishes) == 1
+    assert (other.desired_lists, other.loaded, pods.serves("a-1-y")) == ([], {}, "")
+    assert len(first.desired_lists) == 1
 
 
 async def test_a_pod_cannot_send_the_controller_elsewhere(pods, cluster, eventually):
@@ -236,7 +236,7 @@ def engine_pod(identity: str) -> Object:
 
 @pytest.fixture
 async def two(client, session, monkeypatch):
-    """Agents, and the loaders of two pods, ``x`` and ``y``, that nobody follows yet."""
+    """Agents, and the loaders of two pods, ``x`` and ``y``, that are not polled yet."""
     monkeypatch.setattr(agents_module, "QUICK_SECONDS", 0.02)
     monkeypatch.setattr(agents_module, "SLOW_SECONDS", 0.02)
     loaders, runners = {name: Loader(lambda name=name: name) for name in "xy"}, {}

@@ -93,7 +93,7 @@ class Clock:
 
 @pytest.fixture
 async def scaled(client, session, parts, gateways, cluster, server, eventually, monkeypatch):
-    """Toy ``a`` with two Services, one of them an adapter's, and an autoscaler that looks when it is told to."""
+    """Toy ``a`` with two Services, one of them an adapter's, and an autoscaler that samples when the test calls it."""
     monkeypatch.setattr(gateways_module, "LIMIT", aiohttp.ClientTimeout(total=PATIENCE))
     await cluster.config()
     await cluster.toy(target=1, interval=10, window=30, services=["model-a", "model-a-sql"])
@@ -251,7 +251,7 @@ async def test_why_nothing_is_scaled_is_logged_though_the_averages_cannot_be_wri
     assert "no averages" in caplog.text
 
 
-async def test_averages_that_cannot_be_written_keep_nobody_elses_from_it(client, server, script):
+async def test_averages_that_cannot_be_written_do_not_block_others(client, server, script):
     averages, scalings = Averages(client, "system"), {}
     for state, name in (("one", "a"), ("two", "b")):
         subject = Subject(TOY, Key("models", name))
@@ -311,7 +311,7 @@ async def test_keys_of_the_original_in_the_same_place_are_left_alone(scaled, clu
     assert server.objects[STATE]["data"]["models"] == theirs
 
 
-async def test_averages_that_cannot_be_read_begin_anew(client, session, scaled, cluster, server):
+async def test_averages_that_cannot_be_read_begin_again(client, session, scaled, cluster, server):
     await server.put(STATE, kind=CONFIG_MAP.kind, data={"toys.toys.test": "{"})
     scaled.gateways[0].requests = {("models", "model-a"): 4}
     await scaled.sample(times=3)
@@ -350,9 +350,7 @@ def test_the_pace_is_quick_enough_for_bursts() -> None:
 WIDE = Kind("toys.test", "v1", "ClusterToy", "clustertoys", namespaced=False)
 
 
-async def test_of_a_resource_of_the_whole_cluster_a_child_is_scaled_by_the_services_that_count(
-    client, session, parts, gateways, server
-):
+async def test_a_child_of_a_cluster_scoped_resource_is_scaled_by_its_services(client, session, parts, gateways, server):
     """And its average is kept over a restart though it has no namespace."""
     wide, target = Subject(WIDE, Key("", "w")), Subject(DEPLOYMENT, Key("models", "engine"))
     place = DEPLOYMENT.path("models", "engine")

@@ -152,7 +152,7 @@ def test_of_all_who_ask_for_a_name_only_the_first_is_read_with_a_model() -> None
     assert {rival.key for rival in seen.contenders([routed("tiny", "a")])} == {"a/tiny", "z/first"}
 
 
-def test_who_may_not_have_a_name_is_no_rival_for_it() -> None:
+def test_a_model_that_may_not_have_a_name_is_not_a_rival_for_it() -> None:
     client: Client = None  # type: ignore[assignment]
     seen = Caches(client, [KRYPTON], SETTINGS, Rules(owners={"tiny": "a"}))
     seen.store(SERVICE).put(hand_written("old", "tenant", '{"models": ["tiny", "a/tiny"]}', "2026-11-20T09:00:00Z"))
@@ -174,7 +174,7 @@ def test_a_change_that_asks_for_the_same_ids_concerns_no_rival() -> None:
     assert set(seen.owners_of_change(KIND, Change(None, before))) == {Key("a", "tiny"), Key("b", "tiny")}
 
 
-def test_namespaces_that_are_not_served_are_told_and_stand_in_nobodys_way() -> None:
+def test_namespaces_that_are_not_served_are_reported_and_block_nothing() -> None:
     client: Client = None  # type: ignore[assignment]
     seen = Caches(client, [KRYPTON], SETTINGS, routed_namespaces="slipway=yes")
     assert seen.namespaces is not None
@@ -213,13 +213,13 @@ def put(seen: Caches, obj: Object) -> list[bool]:
 
 
 def equips(seen: Caches, change: Change) -> bool:
-    """Whether a Model is looked at again."""
+    """Whether a Model is enqueued."""
     seen.store(MODEL).put({"metadata": {"name": "m", "namespace": "models", "uid": "m"}})
     (watch,) = (one for one in MODELS.watches(SETTINGS) if one.kind == NODE)
     return list(watch.enqueue(change, seen)) == [Key("models", "m")]
 
 
-def test_of_a_node_nothing_is_kept_but_the_accelerators_that_it_has() -> None:
+def test_only_the_accelerators_of_a_node_are_kept() -> None:
     seen = Caches(None, [MODELS], SETTINGS)  # type: ignore[arg-type]
     assert put(seen, node("a", nvidia_com__gpu="2", amd_com__gpu="0")) == [True]
     assert seen.store(NODE).count(nodes.EXTENDED, "nvidia.com/gpu") == 1
@@ -232,7 +232,7 @@ def test_of_a_node_nothing_is_kept_but_the_accelerators_that_it_has() -> None:
     ]
 
 
-def test_of_the_config_maps_beside_the_controller_only_the_system_configuration_is_kept() -> None:
+def test_only_the_system_configuration_among_the_controllers_config_maps_is_kept() -> None:
     def config_map(name: str, **data: str) -> Object:
         metadata = {"name": name, "namespace": "system", "uid": name, "resourceVersion": "1", "labels": {"x": "y"}}
         return {"kind": "ConfigMap", "metadata": metadata, "data": data}
@@ -258,7 +258,7 @@ def test_only_the_first_and_the_last_node_with_an_accelerator_are_news() -> None
 
 
 def used_by(seen: Caches, name: str, namespace: str = "models", maker: tuple[str, str] = ("", ""), **more: str) -> None:
-    """A pod that says that it uses weights, made by a workload of this kind and name."""
+    """Stores a pod with a record of its weights, owned by a workload of this kind and name."""
     kind, workload = maker
     references = [{"apiVersion": "apps/v1", "kind": kind, "name": workload, "uid": "2", "controller": True}]
     metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "annotations": {USES: "k=d"}} | more
@@ -291,7 +291,7 @@ def test_pods_that_read_weights_are_those_of_the_services_of_the_namespace() -> 
     assert readers(seen) == ["reads"]
 
 
-def test_a_pod_of_nobody_or_of_anothers_workload_uses_nothing_whatever_its_annotation_says() -> None:
+def test_a_pod_without_an_owner_or_of_a_foreign_workload_uses_nothing_whatever_its_annotation() -> None:
     seen = serving(Caches(None, LLMKUBE, SETTINGS))  # type: ignore[arg-type]
     makers = [("", ""), ("ReplicaSet", "foreign-abc"), ("Job", "foreign"), ("ReplicaSet", "unknown-abc"), ("Job", "x")]
     for number, maker in enumerate(makers):
@@ -352,8 +352,8 @@ def test_pods_of_a_workload_are_found_after_it_is_gone() -> None:
 
 
 async def test_the_controller_has_one_informer_a_kind(client: Client, metrics: Metrics) -> None:
-    """But for Pods: those of the gateways are others, in a namespace of their own. And for what deliveries make, which
-    is known by a label."""
+    """Except for pods, because the gateways' pods are in a different namespace, and for the deliveries' objects, which
+    have a label."""
     settings = ControllerSettings(system_namespace="slipway-system", routed_namespaces="slipway=yes")
     elector, session = LeaderElector(client, "system", "boss", metrics=metrics), cast(aiohttp.ClientSession, None)
     agents, catalogs = LoaderClients(client, session), Catalogs(client, settings.system_namespace)
@@ -371,7 +371,7 @@ def prepared(seen: Caches, kind: Kind, obj: Object) -> Object | None:
     return seen.informer(kind)._prepare({"apiVersion": kind.api_version, "kind": kind.kind, **obj})
 
 
-def test_of_the_spec_of_a_pod_only_the_devices_that_it_holds_are_kept() -> None:
+def test_only_the_devices_in_a_pods_spec_are_kept() -> None:
     engine = {"name": "engine", "image": "x", "resources": {"limits": {"memory": "8Gi", "nvidia.com/gpu": "2"}}}
     plain = {"name": "plain", "image": "x", "resources": {"limits": {"memory": "8Gi"}}}
     pod = owned("tiny-1-2", "tiny")
@@ -446,12 +446,14 @@ def test_of_network_policies_children_are_whole_and_others_are_names() -> None:
         (Watch(kind=CONFIG_MAP, enqueue=enqueue_nothing, namespace=""), "a namespace without a name"),
     ],
 )
-def test_apis_that_want_different_things_of_one_kind_are_told_apart_at_the_start(other: Watch, complaint: str) -> None:
+def test_apis_that_want_different_things_of_one_kind_are_distinguished_at_the_start(
+    other: Watch, complaint: str
+) -> None:
     with pytest.raises(ValueError, match=complaint):
         Caches(None, [MODELS, watching(other)], SETTINGS)  # type: ignore[arg-type]
 
 
-def test_of_a_kind_that_apis_trim_differently_all_is_kept_that_one_of_them_keeps() -> None:
+def test_a_kind_that_apis_trim_differently_keeps_every_part_that_any_of_them_keeps() -> None:
     def placed(node: Object) -> Object:
         return {"kind": "Node", "metadata": {"name": node["metadata"]["name"], "labels": node["metadata"]["labels"]}}
 
@@ -463,6 +465,6 @@ def test_of_a_kind_that_apis_trim_differently_all_is_kept_that_one_of_them_keeps
     assert prepared(seen, NODE, node) == {"kind": "Node", "metadata": kept, "extended": ["nvidia.com/gpu"]}
 
 
-def test_what_nobody_watches_is_no_empty_list() -> None:
+def test_an_unwatched_kind_is_not_an_empty_list() -> None:
     with pytest.raises(LookupError, match="nodes of v1 are not watched"):
         cached().list(NODE)

@@ -90,7 +90,9 @@ async def test_what_is_new_there_is_new_here(catalogs, remote, url, eventually):
     assert catalogs.latest["east"].revision == "two"
 
 
-async def test_what_was_read_last_stays_while_the_other_side_is_away(catalogs, remote, url, eventually, caplog):
+async def test_the_last_read_catalog_stays_while_the_other_side_is_unreachable(
+    catalogs, remote, url, eventually, caplog
+):
     caplog.set_level(logging.WARNING)
     catalogs.follow(CATALOG_SOURCE, EAST, address(url))
     await eventually(lambda: names_of(catalogs) == ["tiny"])
@@ -134,7 +136,7 @@ async def test_a_catalog_is_not_asked_without_its_secrets(catalogs, remote, url,
     assert remote.requests == []
 
 
-async def test_of_another_address_nothing_is_known(catalogs, remote, url, eventually):
+async def test_another_address_is_unknown(catalogs, remote, url, eventually):
     catalogs.follow(CATALOG_SOURCE, EAST, address(url))
     await eventually(lambda: names_of(catalogs) == ["tiny"])
     catalogs.follow(CATALOG_SOURCE, EAST, address("https://127.0.0.1:1"))

@@ -43,7 +43,7 @@ def test_each_condition_of_each_resource_is_one_series() -> None:
     ]
 
 
-def test_of_what_is_unknown_or_not_yet_said_nothing_is_shown() -> None:
+def test_unknown_values_are_not_shown() -> None:
     models = informer()
     models.store.put(resource("new"))
     models.store.put(resource("unsure", condition("Accepted", "Unknown", "Retrying")))

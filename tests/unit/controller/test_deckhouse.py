@@ -108,7 +108,7 @@ async def test_a_model_is_published_and_others_conditions_stay(server, models, e
     assert not server.objects[place()]["metadata"].get("annotations")
 
 
-async def test_where_to_upload_is_written_once_and_never_asked_for(server, models, eventually, rest) -> None:
+async def test_the_upload_address_is_written_once_and_never_read(server, models, eventually, rest) -> None:
     await create(server, upload={})
     await eventually(lambda: phase(server) == "WaitForUpload")
     secret = server.objects[SECRET.path("models", "tiny-upload")]
@@ -153,7 +153,7 @@ async def test_an_upload_that_is_complete_is_published(server, models, eventuall
     assert "upload" not in status(server)
 
 
-async def test_a_strangers_secret_is_left_alone_and_told(server, models, eventually) -> None:
+async def test_a_foreign_secret_stays_and_is_reported(server, models, eventually) -> None:
     await server.put(SECRET.path("models", "tiny-upload"), kind="Secret", apiVersion="v1", data={"password": "eA=="})
     await create(server, upload={})
     await eventually(lambda: phase(server) == "Failed")

@@ -111,7 +111,7 @@ def cluster(server) -> Cluster:
 
 @pytest.fixture
 async def deliver(client, start, cluster, monkeypatch) -> Callable[..., Any]:
-    """Starts deliveries, for these namespaces. Jobs end as soon as they are made unless ``working``."""
+    """Starts deliveries for these namespaces. Jobs complete when they are created unless ``working``."""
     monkeypatch.setattr(delivery_module, "GATED_SECONDS", 0.5)
 
     async def started(*namespaces: str, working: bool = False, settings: Settings = SETTINGS) -> Deliveries:
@@ -197,7 +197,7 @@ async def test_workloads_that_ask_for_nothing_cost_no_request_and_no_memory(
     assert len(deliveries._deliverers[0]._workloads.store) == 0
 
 
-async def test_a_status_that_changes_concerns_nobody(server, cluster, deliver, eventually, rest) -> None:
+async def test_a_changed_status_enqueues_nothing(server, cluster, deliver, eventually, rest) -> None:
     await cluster.model()
     path = await cluster.workload(model="m")
     await deliver()
@@ -235,8 +235,8 @@ async def test_without_the_annotation_all_goes_again(server, cluster, deliver, e
     assert not server.objects[path]["metadata"].get("annotations")
 
 
-async def test_what_was_cut_off_is_taken_up_by_the_next_process(server, cluster, deliver, eventually) -> None:
-    """The annotation goes, and the pods are rolled, while nobody looks: the claim alone tells of it."""
+async def test_the_next_process_continues_interrupted_work(server, cluster, deliver, eventually) -> None:
+    """The annotation is removed and the pods are replaced while no controller runs, so that only the claim shows it."""
     await cluster.model()
     path = await cluster.workload()
     uid = server.objects[path]["metadata"]["uid"]
@@ -260,9 +260,7 @@ async def test_a_share_is_given_up_and_others_keep_theirs(server, cluster, deliv
     await eventually(lambda: cluster.of(PERSISTENT_VOLUME_CLAIM)[0]["metadata"]["ownerReferences"] == owners[1:])
 
 
-async def test_somebody_who_writes_at_the_same_time_is_not_undone(
-    server, cluster, deliver, eventually, rest, script
-) -> None:
+async def test_a_concurrent_write_is_not_reverted(server, cluster, deliver, eventually, rest, script) -> None:
     await cluster.model()
     path = await cluster.workload(model="m")
     await deliver(working=True)
@@ -283,7 +281,7 @@ async def test_somebody_who_writes_at_the_same_time_is_not_undone(
     assert server.objects[path]["spec"]["replicas"] == 5
 
 
-async def test_what_the_server_refuses_stands_on_the_workload(server, cluster, deliver, eventually, script) -> None:
+async def test_rejections_by_the_server_are_shown_on_the_workload(server, cluster, deliver, eventually, script) -> None:
     await cluster.model()
     path = await cluster.workload(model="m")
     server.fault("POST", "persistentvolumeclaims", script.refuse(403, "Forbidden", "exceeded quota: storage"), 100)
@@ -293,7 +291,7 @@ async def test_what_the_server_refuses_stands_on_the_workload(server, cluster, d
     assert not cluster.delivered(path)
 
 
-async def test_a_refusal_that_is_worded_anew_each_time_is_not_asked_for_at_once(
+async def test_a_rejection_with_a_different_text_each_time_is_not_retried_at_once(
     server, cluster, deliver, eventually, rest, script
 ) -> None:
     async def refused(request: Any) -> Any:
@@ -371,7 +369,7 @@ async def test_gated_pods_of_a_stateful_set_are_deleted_and_no_others(
 async def test_a_rollout_that_does_not_end_is_looked_at_ever_more_seldom(
     server, cluster, deliver, eventually, rest, monkeypatch
 ) -> None:
-    """As of a StatefulSet with the strategy OnDelete, whose pods nobody deletes."""
+    """Pods stay, as with a StatefulSet with the strategy OnDelete."""
     await cluster.model()
     path = await cluster.workload(STATEFUL_SET, model="m")
     workload = server.objects[path]

@@ -1,4 +1,4 @@
-"""Generated text at every decoder of what strangers write, and at every informer: nothing ends, nobody else suffers.
+"""Generated text for every decoder of foreign data and every informer: nothing stops, and other objects are unaffected.
 
 The cases are the same in each run. SLIPWAY_FUZZ multiplies the number of seeds.
 """
@@ -131,7 +131,7 @@ DECODERS: dict[str, Decoder] = {
         (ApiError,),
     ),
     "event": ({"type": "ADDED", "object": ITEM}, lambda data: read_event(POD, data), (ApiError,)),
-    "wish for adapters": (
+    "request for adapters": (
         ADAPTERS,
         lambda data: decode_json(data, tuple[Adapter, ...], most=1 << 20),
         (DecodingError,),
@@ -202,7 +202,7 @@ def plural(kind: str) -> str:
 
 
 class Hostile:
-    """What the API server tells of each collection for a while: objects of strangers, among them one good one."""
+    """Generates the API server's responses for each collection: foreign objects, and one valid one."""
 
     def __init__(self, server: Any, seed: str) -> None:
         self.server, self.random, self.examples = server, Random(seed), examples()
@@ -343,7 +343,7 @@ async def test_a_gateway_goes_on_and_routes_what_is_good(server, client, metrics
     assert not task.done(), task
 
 
-async def test_a_fault_is_told_by_an_event_of_the_object(server, client, metrics, start, eventually) -> None:
+async def test_a_fault_is_reported_by_an_event_of_the_object(server, client, metrics, start, eventually) -> None:
     """In the gateway; the controller is wired in the same way, and both through the same listener."""
 
     await server.put(SERVICE.path("tenant", "bad"), metadata={"labels": {ROUTE: "true"}, "annotations": 7}, spec={})

@@ -1,4 +1,4 @@
-"""An API that there is not, through the real reconciler: what the contract lets an API be that none of today's is.
+"""A fictional API in the real reconciler. It uses what the contract allows but no existing API does.
 
 A Fleet is of the whole cluster. It makes an engine and a router in the namespace that its spec names, the engine from a
 finished pod template that it reads from a cluster-wide Runtime. What scales is the engine's Deployment. For several
@@ -345,7 +345,7 @@ OF_THE_SERVER = {
 
 
 Reached = Callable[[int], Awaitable[Any]]
-"""Waits until the world is as it is to be after a step of a life; returns what it looks like."""
+"""Waits for the expected state after a step of a lifecycle. Returns the state."""
 
 
 async def life(bench: Bench, reached: Reached) -> list[Any]:
@@ -380,7 +380,7 @@ def clean() -> Clean:
 
 
 class Clean:
-    """A life without faults, on a server of its own: lived once."""
+    """A lifecycle without faults on a separate server, run once."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []

@@ -44,7 +44,7 @@ def mounts(cluster):
     return [volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume]
 
 
-async def test_a_cache_that_is_given_up_is_emptied_after_the_pods_and_filled_anew_when_asked_for_again(
+async def test_a_cache_profile_that_is_removed_empties_the_cache_after_the_pods_and_fills_it_again_when_it_returns(
     server, cluster, running, eventually
 ):
     await server.put(

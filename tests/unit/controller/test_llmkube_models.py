@@ -96,7 +96,7 @@ async def test_what_a_claim_of_an_earlier_version_says_is_carried_over_and_nothi
     await eventually(lambda: records_of_claim(cluster) == [] and reason(cluster, "tiny") == "ModelReady")
     assert inventory(cluster)[names.cache_key(SOURCE)].report == record.report
     assert cluster.find(JOB, "tiny-download") is None
-    # What nobody has any more is removed by whoever is there.
+    # Unused weights are removed by the remaining Model.
     await eventually(lambda: cluster.find(JOB, "tiny-evict"))
     await ended(server, cluster, "tiny-evict")
     await eventually(lambda: set(inventory(cluster)) == {names.cache_key(SOURCE)})
@@ -150,9 +150,7 @@ async def test_two_models_of_one_source_load_it_once_and_the_last_one_takes_it_a
     assert inventory(cluster) == {}
 
 
-async def test_a_source_that_changes_is_loaded_and_what_nobody_has_any_more_is_removed(
-    server, cluster, running, eventually
-):
+async def test_a_changed_source_is_loaded_and_unused_weights_are_removed(server, cluster, running, eventually):
     await model(server, cluster, "a")
     await eventually(lambda: cluster.find(JOB, "a-download") and inventory(cluster))
     await ended(server, cluster, "a-download", message=report())
@@ -220,7 +218,7 @@ async def test_a_claim_that_comes_later_makes_its_model_ready(server, cluster, r
     assert cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM) is None
 
 
-async def test_an_accelerator_that_comes_and_goes_is_told(server, cluster, running, eventually):
+async def test_an_accelerator_that_comes_and_goes_is_reported(server, cluster, running, eventually):
     await model(server, cluster, "a", "acme/whole", hardware={"accelerator": "cuda", "gpu": {"count": 1}})
     await eventually(lambda: status_field(cluster, "a", "acceleratorReady") is False)
     node = f"{NODE.path()}/one"

@@ -128,7 +128,7 @@ async def pod(server, cluster, name, scheduled):
 async def test_a_service_that_waits_for_an_accelerator_moves_up_when_one_before_it_has_got_it(
     server, cluster, running, eventually, rest
 ):
-    """By the change of the other one: nothing is looked at again by the clock."""
+    """The other service's change triggers it; nothing is rechecked on a timer."""
     await model(server, cluster, READY, hardware={"gpu": {"count": 1}})
     for name in "abc":
         await service(server, cluster, name)

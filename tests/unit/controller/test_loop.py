@@ -25,7 +25,7 @@ async def test_own_fields_and_the_finalizer_come_first_and_in_one_write(server, 
     assert len([one for one in wrote(server, "toys") if not one.path.endswith("status")]) == 1
 
 
-async def test_own_fields_that_the_server_refuses_are_told_and_sent_again_with_another_spec(
+async def test_own_fields_that_the_server_refuses_are_reported_and_sent_again_with_another_spec(
     server, cluster, parts, eventually, rest, script
 ):
     async def refused(request):
@@ -56,9 +56,7 @@ async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, 
     assert (changes(server), parts.api.planned["a"]) == (written, planned + 1)
 
 
-async def test_where_nothing_is_to_be_done_a_resource_is_looked_at_once(
-    server, cluster, parts, eventually, rest, monkeypatch
-):
+async def test_a_resource_without_changes_is_reconciled_once(server, cluster, parts, eventually, rest, monkeypatch):
     await cluster.config()
     await cluster.toy(services=["a"])
     await eventually(lambda: cluster.reason() == "Valid")
@@ -221,7 +219,7 @@ async def test_labels_of_another_object_are_written_and_removed_with_its_annotat
     assert len(wrote(server, "persistentvolumeclaims")) == 2
 
 
-async def test_of_notes_that_are_too_much_together_those_are_written_that_are_not(
+async def test_if_the_notes_exceed_the_limit_together_those_that_fit_are_written(
     server, cluster, parts, eventually, script
 ):
     async def answer(request):

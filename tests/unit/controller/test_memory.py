@@ -82,7 +82,7 @@ MINE = {"labels": {MANAGED_BY: "slipway"}}
 MODEL = {"apiVersion": "kubeai.org/v1", "kind": "Model", "name": "m", "uid": "u", "controller": True}
 
 
-@pytest.mark.parametrize("owner", [(), (MODEL,)], ids=["nobody's", "a Model's"])
+@pytest.mark.parametrize("owner", [(), (MODEL,)], ids=["without an owner", "a Model's"])
 async def test_500_config_maps_of_a_megabyte_with_our_label_fill_no_memory(server, kubeconfig, owner) -> None:
     metadata = {**MINE, "ownerReferences": list(owner)}
     grown = await growth(server, kubeconfig, "controller", CONFIG_MAP, 500, metadata, data={"x": "x" * 1_000_000})
@@ -112,7 +112,7 @@ async def test_annotations_of_strangers_fill_no_memory_of_the_gateway(server, ku
 
 
 async def test_a_watch_of_large_objects_fills_no_memory(server, kubeconfig) -> None:
-    """Each comes after the list, as a line of its own."""
+    """Each arrives after the list, in a separate line."""
 
     async def later() -> None:
         while not any("deployments" in one.path for one in server.watches):  # noqa: ASYNC110  # of another process

@@ -36,7 +36,7 @@ async def test_nothing_is_made_in_the_system_namespace(server, cluster, running,
 
 
 @pytest.mark.parametrize("running", ["system"], indirect=True)
-async def test_what_the_last_good_spec_made_stays(server, cluster, running, eventually):
+async def test_objects_of_the_last_valid_spec_stay(server, cluster, running, eventually):
     await apply_kubeai_model(server, cluster)
     await eventually(lambda: accepted(cluster) == ("True", "Valid"))
     deployment = cluster.get(DEPLOYMENT, "model-a")

@@ -100,7 +100,7 @@ def life(server: Any, eventually: Any) -> Life:
 
 
 async def whole(life: Life) -> None:
-    """A benchmark waits for its service, runs, is over, and is made anew with another spec."""
+    """A benchmark waits for its service, runs, completes, and is recreated with another spec."""
     await life.prepare()
     await life.eventually(lambda: life.reason_of("Progressing") == "WaitingForService", 60)
     assert life.find(JOB, "speed") is None

@@ -39,7 +39,7 @@ WRITES = {
 
 
 class Nodes:
-    """What Kubernetes and its nodes do: Jobs end where their node is there, and what nobody owns goes."""
+    """Simulates Kubernetes: Jobs complete if their node exists, and objects without an owner are deleted."""
 
     def __init__(self, server: Any, cluster: Any) -> None:
         self.server, self.cluster = server, cluster
@@ -226,7 +226,7 @@ async def test_all_writes_of_a_life_are_tried(life, client, session, start):
     assert_only_writes(life.server, WRITES)
 
 
-async def test_a_node_that_leaves_while_it_loads_is_waited_for_by_nobody(life, client, session, start):
+async def test_a_node_that_is_deleted_while_it_loads_blocks_nothing(life, client, session, start):
     async def tale(life: Life) -> None:
         await life.nodes.join("a")
         await life.nodes.join("b")
@@ -294,7 +294,7 @@ async def test_many_models_take_turns_on_each_node(life, client, session, start)
             await life.create(f"m{number}", f"hf://acme/m{number}")
         await life.eventually(lambda: life.nodes.most == 3)
         for number in range(8):
-            await life.create(f"m{number}", f"hf://acme/m{number}@v2")  # Another look gives nobody another turn.
+            await life.create(f"m{number}", f"hf://acme/m{number}@v2")  # Reconciling gives no other model a turn.
         await life.eventually(
             lambda: all(life.status(f"m{number}").get("observedGeneration") == 2 for number in range(8))
         )

@@ -47,7 +47,7 @@ def runner(image: str) -> dict[str, Any]:
 
 
 class Kube:
-    """What Kubernetes does: pods of Deployments answer, and what nobody owns goes."""
+    """Simulates Kubernetes: pods of Deployments answer, and objects without an owner are deleted."""
 
     def __init__(self, server: Any) -> None:
         self.server = server
@@ -216,7 +216,7 @@ async def test_an_edited_runtime_rolls_only_the_services_that_use_it(life, clien
     await lived(life, client, session, start, tale)
 
 
-async def test_a_better_runtime_rolls_nobodys_pods_and_is_told(life, client, session, start):
+async def test_a_better_runtime_is_reported_and_restarts_no_pods(life, client, session, start):
     async def tale(life: Life) -> None:
         await life.prepare()
         await life.serve()

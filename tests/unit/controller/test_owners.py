@@ -1,4 +1,4 @@
-"""An object of another namespace is nobody's child, whatever it says of its owner: each API's attacker."""
+"""Owner references in other namespaces are ignored, in every API: a tenant cannot forge a child."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def operate(client, session, start) -> AsyncIterator[Operate]:
 
 
 async def forged(server, cluster, kind, name, **fields: Any) -> list[dict[str, Any]]:
-    """A child of the victim's once more in each of the attacker's namespaces, with these fields instead of its own."""
+    """Copies a child of the victim to each of the attacker's namespaces, with these fields replaced."""
     copies = []
     for namespace in ELSEWHERE:
         copied = copy.deepcopy(cluster.get(kind, name)) | fields

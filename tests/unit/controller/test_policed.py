@@ -30,7 +30,7 @@ async def test_policies_of_others_in_the_namespace_come_and_go(server, cluster, 
     await eventually(lambda: policed() is False)
 
 
-async def test_of_a_policy_nothing_is_kept_that_can_be_large(server, cluster, parts, eventually) -> None:
+async def test_no_large_field_of_a_policy_is_kept(server, cluster, parts, eventually) -> None:
     spec = {"podSelector": {"matchExpressions": [{"key": "x" * 1000, "operator": "Exists"}] * 100}}
     notes = {"annotations": {"note": "y" * 100_000}, "labels": {"z" * 60: "z"}}
     await server.put(cluster.path(NETWORK_POLICY, "large"), kind="NetworkPolicy", spec=spec, metadata=notes)

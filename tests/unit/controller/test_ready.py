@@ -92,7 +92,7 @@ async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, 
     assert changes(server) == written
 
 
-async def test_a_reason_is_told_by_one_event(cluster, parts, eventually, monkeypatch):
+async def test_a_reason_is_reported_by_one_event(cluster, parts, eventually, monkeypatch):
     reasons = []
     monkeypatch.setattr(parts.recorder, "record", lambda _kind, _obj, _type, reason, _text: reasons.append(reason))
     await cluster.toy()

@@ -127,7 +127,7 @@ def list_objects(server, kind: Kind, namespace: str) -> list[str]:
 
 
 @pytest.mark.parametrize("namespaces", [(), ("team-a", "team-b")], ids=["whole-cluster", "namespaces"])
-async def test_what_the_controller_does_it_may_do(server, cluster, run, eventually, rest, namespaces):
+async def test_the_controller_has_the_rights_for_all_its_requests(server, cluster, run, eventually, rest, namespaces):
     authorizer = Authorizer([api.name for api in APIS], namespaces)
     server.faults.append(authorizer)
     await server.put(cluster.path(CONFIG_MAP, "slipway-kubeai", SYSTEM), kind="ConfigMap", data={"system.yaml": "{}"})
@@ -161,7 +161,7 @@ async def test_limited_to_namespaces_it_asks_for_nothing_elsewhere_and_makes_not
 
 
 async def test_files_of_a_model_come_and_go_without_any_list_of_configmaps(server, cluster, run, eventually, rest):
-    """Whoever lists them has what every tenant keeps there."""
+    """An account that lists them can read every tenant's content."""
     await server.put(cluster.path(CONFIG_MAP, "slipway-kubeai", SYSTEM), kind="ConfigMap", data={"system.yaml": "{}"})
     await resources(server, cluster, "team-a")
     await run()

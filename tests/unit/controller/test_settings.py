@@ -26,7 +26,7 @@ def test_an_empty_file_means_every_default(tmp_path: Path) -> None:
     assert settings.run_as_user == 65532
 
 
-def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
+def test_the_roles_files_are_read(tmp_path: Path) -> None:
     lines = (
         "apis: [krypton]",
         "huggingFaceEndpoint: http://hub",

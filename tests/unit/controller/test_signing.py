@@ -1,4 +1,4 @@
-"""The controller's key is made once, lies in one Secret, and is the same for whoever leads."""
+"""The controller's key is created once, is stored in one Secret, and stays the same for every leader."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_two_that_start_at_once_agree(client, server) -> None:
 
 
 @pytest.mark.parametrize("data", [None, {}, {"ed25519": "%%"}, {"ed25519": b64encode(b"short").decode()}])
-async def test_a_secret_without_a_key_is_told_without_its_content(client, server, data) -> None:
+async def test_a_secret_without_a_key_is_reported_without_its_content(client, server, data) -> None:
     await server.put(PATH, kind="Secret", apiVersion="v1", data=data)
     with pytest.raises(ValueError, match=f"system/{signing.NAME} holds no Ed25519 key.*Delete it") as caught:
         await signing_key(client, "system")

@@ -28,9 +28,7 @@ def unready(cluster):
     return json.loads(text) if text else None
 
 
-async def test_a_model_that_is_refused_has_a_service_that_says_so_until_it_is_mended(
-    server, cluster, running, eventually
-):
+async def test_a_rejected_model_has_a_service_with_the_reason_until_it_is_fixed(server, cluster, running, eventually):
     await apply_kubeai_model(server, cluster, resourceProfile="none:1")
     await eventually(lambda: cluster.find(SERVICE, STAND_IN))
     route = json.loads(cluster.get(SERVICE, STAND_IN)["metadata"]["annotations"]["slipway.inference/route"])
@@ -61,7 +59,7 @@ async def test_the_reason_of_a_failure_lies_on_the_service_until_it_is_over(serv
     await eventually(lambda: unready(cluster) is None)
 
 
-async def test_what_was_served_before_it_was_refused_keeps_its_service(server, cluster, running, eventually):
+async def test_a_model_that_was_served_before_its_rejection_keeps_its_service(server, cluster, running, eventually):
     await apply_kubeai_model(server, cluster)
     await eventually(lambda: cluster.find(SERVICE, OWN))
     await apply_kubeai_model(server, cluster, resourceProfile="none:1")

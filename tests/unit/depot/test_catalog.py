@@ -78,7 +78,7 @@ def basic(name: str, token: str) -> dict[str, str]:
     return {"Authorization": f"Basic {b64encode(f'{name}:{token}'.encode()).decode()}"}
 
 
-async def test_who_has_a_credential_sees_the_models_that_are_ready(visitor):
+async def test_a_valid_credential_lists_the_ready_models(visitor):
     answer = await visitor.get("/v1/catalog", headers=bearer())
     assert answer.status == 200
     catalog = read_catalog(await answer.read())
@@ -91,7 +91,7 @@ async def test_who_has_a_credential_sees_the_models_that_are_ready(visitor):
     assert answer.headers["ETag"] == f'"{catalog.revision}"'
 
 
-async def test_what_has_not_changed_is_not_sent_again(visitor, server, informer, eventually):
+async def test_unchanged_objects_are_not_sent_again(visitor, server, informer, eventually):
     tag = (await visitor.get("/v1/catalog", headers=bearer())).headers["ETag"]
     again = await visitor.get("/v1/catalog", headers=bearer(**{"If-None-Match": tag}))
     assert (again.status, await again.read()) == (304, b"")
@@ -119,7 +119,7 @@ async def test_what_has_not_changed_is_not_sent_again(visitor, server, informer,
     ],
 )
 @pytest.mark.parametrize("path", ["catalog", "grants"])
-async def test_without_a_credential_nothing_is_told(visitor, headers, path):
+async def test_without_a_credential_nothing_is_reported(visitor, headers, path):
     ask = visitor.get if path == "catalog" else visitor.post
     answer = await ask(f"/v1/{path}", headers=headers)
     assert answer.status == 401
@@ -195,7 +195,7 @@ async def test_before_the_models_are_known_there_is_no_catalog(client, signer, m
     ],
     ids=["publishing", "none", "digest", "deleted", "new"],
 )
-def test_what_is_not_ready_is_not_shown(hidden):
+def test_models_that_are_not_ready_are_hidden(hidden):
     assert offers([hidden]) == []
 
 
@@ -210,7 +210,7 @@ def test_an_imported_model_keeps_its_version():
     assert offer.entry.version == "7"
 
 
-def test_of_two_of_one_name_and_version_the_older_counts():
+def test_the_older_of_two_with_one_name_and_version_counts():
     younger = model("a", OTHER, "2026-02-01T00:00:00Z", name="tiny")
     assert [one.entry.digest for one in offers([younger, model()])] == [DIGEST]
 

@@ -1,4 +1,4 @@
-"""The last collection of the registry is a metric, so that somebody hears when there are none."""
+"""The time of the registry's last collection is a metric, so that an alert can report missing collections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_the_last_collection_that_ended_well_is_shown(server, client, metr
     assert shown(metrics) == [f"{SERIES} 1.767312e+09"]
 
 
-async def test_what_was_known_stays_while_the_api_server_is_away(server, client, metrics):
+async def test_known_objects_stay_while_the_api_server_is_unreachable(server, client, metrics):
     collector = Collector(client, NAME, metrics)
     await server.put(CRON_JOB.path(*NAME), metadata={"creationTimestamp": CREATED})
     await collector.refresh()

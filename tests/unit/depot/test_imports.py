@@ -90,7 +90,7 @@ async def test_models_of_the_cluster_are_the_system_namespaces(visitor, server):
     assert (await post(visitor, path)).status == 200
 
 
-async def test_nobody_imports_for_another_namespace(visitor, server, remote):
+async def test_no_caller_imports_for_another_namespace(visitor, server, remote):
     await put(server, THING, "others", "mine")
     answer = await post(visitor, f"others/mine/{identity(server, THING, 'others')}")
     assert answer.status == 403
@@ -123,7 +123,7 @@ async def test_before_an_entry_was_chosen_a_publisher_asks_again(visitor, server
         (200, {}, 424, "InvalidGrant"),
     ],
 )
-async def test_what_goes_wrong_there_is_told(visitor, server, remote, status, given, expected, words):
+async def test_errors_there_are_reported(visitor, server, remote, status, given, expected, words):
     remote.status, remote.grant = status, given
     answer = await post(visitor, f"team/mine/{identity(server, THING, 'team')}")
     text = await answer.text()
@@ -132,7 +132,7 @@ async def test_what_goes_wrong_there_is_told(visitor, server, remote, status, gi
     assert "pull-token" not in text
 
 
-async def test_a_credential_that_may_not_be_read_is_told(visitor, server, remote):
+async def test_a_credential_that_may_not_be_read_is_reported(visitor, server, remote):
     path = f"team/mine/{identity(server, THING, 'team')}"
     server.fault("GET", "secrets/shop", refuse(403, "Forbidden"))
     answer = await post(visitor, path)

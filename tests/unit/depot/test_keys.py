@@ -90,7 +90,7 @@ async def test_another_name_gives_another_certificate_for_that_server_alone(serv
 
 
 @pytest.mark.parametrize("data", [{}, {"tls.crt": "", "tls.key": ""}, {"tls.crt": "AAAA", "tls.key": "AAAA"}])
-async def test_a_broken_certificate_is_made_anew(server, client, data):
+async def test_a_broken_certificate_is_recreated(server, client, data):
     await ensure(client, NAMES, NOW)
     await server.put(f"{SECRET_PATH}slipway-depot-tls", data=data, type="kubernetes.io/tls")
     assert await ensure(client, NAMES, NOW) == ["Secret slipway-depot-tls"]
@@ -130,7 +130,7 @@ async def test_two_that_run_at_once_agree(server, client):
     assert server.conflicts
 
 
-async def test_rights_that_are_missing_are_told(server, client, script):
+async def test_rights_that_are_missing_are_reported(server, client, script):
     server.fault("GET", "secrets", script.refuse(403, "Forbidden", "secrets is forbidden"))
     with pytest.raises(ForbiddenError, match="secrets is forbidden"):
         await ensure(client, NAMES, NOW)

@@ -106,7 +106,7 @@ async def test_a_penalty_ends(reviews, server, eventually, monkeypatch):
     await eventually(lambda: not reviews._outstanding)
 
 
-async def test_an_address_that_fills_its_share_keeps_nobody_else_waiting(reviews, server, eventually):
+async def test_an_address_that_uses_its_share_does_not_delay_others(reviews, server, eventually):
     held = Held(server)
     busy = [asyncio.create_task(status(reviews, f"a.b.c{number}")) for number in range(30)]
     await eventually(lambda: reviews._outstanding.total() == MOST_OF_ONE)

@@ -69,7 +69,7 @@ async def program(folder: Path, kubeconfig: str) -> AsyncIterator[tuple[int, int
 
 
 async def answers(session: aiohttp.ClientSession, url: str, **more: Any) -> aiohttp.ClientResponse:
-    """Asks until somebody listens."""
+    """Sends requests until the server listens."""
     while True:
         try:
             answer = await session.get(url, **more)
@@ -80,7 +80,7 @@ async def answers(session: aiohttp.ClientSession, url: str, **more: Any) -> aioh
             return answer
 
 
-async def test_the_program_serves_its_doors_over_tls_and_ends_when_told(program, server, issuer):
+async def test_the_program_serves_its_endpoints_over_tls_and_ends_on_a_signal(program, server, issuer):
     doors, operations, _task = program
     knows(server, "system:serviceaccount:team:default", "slipway-depot")
     trusting = ssl.create_default_context(cadata=issuer.certificate.decode())

@@ -39,7 +39,7 @@ def test_sizes_are_quantities():
         ("model", {"group": "a", "version": "v1", "kind": "A"}),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_field(tmp_path, field, value):
+def test_invalid_values_are_rejected_with_their_field(tmp_path, field, value):
     file = tmp_path / "depot.yaml"
     file.write_text(json.dumps({**GIVEN, field: value}))
     with pytest.raises(ValueError, match=rf"depot\.yaml: .*{field}"):
@@ -47,7 +47,7 @@ def test_what_makes_no_sense_is_refused_with_its_field(tmp_path, field, value):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "a: b: c", "- 1"])
-def test_what_is_no_mapping_is_refused(tmp_path, text):
+def test_a_value_that_is_not_a_mapping_is_rejected(tmp_path, text):
     file = tmp_path / "depot.yaml"
     file.write_text(text)
     with pytest.raises(ValueError, match=r"depot\.yaml: "):

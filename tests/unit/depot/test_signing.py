@@ -40,12 +40,12 @@ def verify(token: str, entry: dict[str, str]) -> None:
 
 
 def test_a_token_names_issuer_audience_times_and_access(signer: Signer):
-    header, claims = read(signer.sign("somebody", [PULL], NOW))
+    header, claims = read(signer.sign("user", [PULL], NOW))
     assert header == {"typ": "JWT", "alg": "ES256", "kid": signer.public["kid"]}
     assert len(claims.pop("jti")) == 16
     assert claims == {
         "iss": "slipway-depot",
-        "sub": "somebody",
+        "sub": "user",
         "aud": "slipway-registry",
         "iat": NOW,
         "nbf": NOW - 10,
@@ -55,7 +55,7 @@ def test_a_token_names_issuer_audience_times_and_access(signer: Signer):
 
 
 def test_the_signature_holds_with_the_published_key_and_with_no_other(signer: Signer):
-    token = signer.sign("somebody", [PULL], NOW)
+    token = signer.sign("user", [PULL], NOW)
     [entry] = json.loads(signing.key_set(PEM))["keys"]
     verify(token, entry)
     [other] = json.loads(signing.key_set(signing.generate_key()))["keys"]
@@ -89,6 +89,6 @@ def test_a_published_key_is_named_by_its_thumbprint():
     ],
     ids=["nothing", "rubbish", "RSA", "P-384"],
 )
-def test_what_is_no_key_is_refused_and_not_shown(pem: bytes):
+def test_an_invalid_key_is_rejected_and_not_shown(pem: bytes):
     with pytest.raises(ValueError, match=r"\Ait has no private key on the curve P-256\Z"):
         signing.key_set(pem)

@@ -110,7 +110,7 @@ async def test_a_model_of_the_same_name_keeps_nothing_of_the_one_before(visitor,
     assert set(registry.tags) == {("namespaced/team/tiny/new", "published")}
 
 
-async def test_what_an_author_pushed_beside_an_artifact_goes(visitor, registry, server):
+async def test_extra_manifests_next_to_an_artifact_are_removed(visitor, registry, server):
     repository = "namespaced/team/tiny/1"
     artifact = push(registry, repository, "published")
     for tag in ("junk", "session", "publishing", "image"):
@@ -235,7 +235,7 @@ async def test_a_tag_that_is_moved_meanwhile_stays(visitor, registry, server):
         f"system:serviceaccount:{SYSTEM}:slipway-registry-collection.x",
     ],
 )
-async def test_nobody_but_the_collector_may_do_it(visitor, registry, server, account):
+async def test_only_the_collector_may_do_it(visitor, registry, server, account):
     push(registry, "namespaced/team/gone/1", "published")
     server.faults.clear()
     knows(server, account, "slipway-depot")

@@ -1,4 +1,4 @@
-"""The token door: who gets which rights, and that nobody reads another namespace's models."""
+"""The token endpoint: the rights of each caller. No caller can read another namespace's models."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_the_token_is_reviewed_for_the_depots_audience_only(server, tokens
         ("", ["slipway-depot"], True),
     ],
 )
-async def test_who_is_no_service_account_for_this_audience_is_refused(
+async def test_tokens_without_a_service_account_for_this_audience_are_rejected(
     server, tokens, metrics, username, audiences, authenticated
 ):
     knows(server, username, *audiences, authenticated=authenticated)
@@ -156,7 +156,7 @@ async def test_who_is_no_service_account_for_this_audience_is_refused(
     "status",
     [None, [], 3, {"user": 5}, {"authenticated": "yes"}, {"audiences": [None]}, {"user": {"extra": [1]}}],
 )
-def test_a_review_that_makes_no_sense_names_nobody(status: Any):
+def test_an_invalid_review_names_no_caller(status: Any):
     with pytest.raises(Exception, match="not a valid service account token") as refused:
         reviewed({"status": status}, "slipway-depot")
     assert refused.value.status == 401

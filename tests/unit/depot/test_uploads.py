@@ -151,7 +151,7 @@ def noted(server: Any, path: str = THING) -> dict[str, Any]:
 # --- whole files -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_whole_file_becomes_pieces_and_the_controller_is_told(depot, registry, server):
+async def test_a_whole_file_becomes_pieces_and_the_controller_is_notified(depot, registry, server):
     content = gguf(3 * PIECE + 100)
     answer = await depot.ask("PUT", content)
     assert (answer.status, await answer.text()) == (201, f"{len(content)} of {len(content)} bytes received\n")
@@ -263,7 +263,7 @@ async def test_a_file_comes_in_parts_at_different_replicas(depot, start_depot, r
     assert "slipway.inference/uploaded" in annotations(server)
 
 
-async def test_what_came_before_a_cut_stays(depot, registry, server, eventually):
+async def test_bytes_from_before_an_interruption_stay(depot, registry, server, eventually):
     content = gguf(3 * PIECE)
     writer = await depot.begun("PUT", len(content), content[: 2 * PIECE + 5000])
     await eventually(lambda: len(registry.tagged(REPOSITORY)["layers"]) == 2 if registry.tags else False)
@@ -303,7 +303,7 @@ async def test_curl_goes_on_with_a_content_range(depot, registry):
     assert registry.content(REPOSITORY) == content
 
 
-async def test_put_begins_anew(depot, registry):
+async def test_put_starts_again(depot, registry):
     await depot.patch(gguf(PIECE, 7), 0, 2 * PIECE)
     content = gguf(PIECE, 8)
     assert (await depot.ask("PUT", content)).status == 201
@@ -336,7 +336,7 @@ async def test_a_complete_upload_says_so_after_it_was_published(depot, registry)
     assert (response.headers["Upload-Offset"], response.headers["Upload-Length"]) == ("500", "500")
 
 
-async def test_the_controller_is_told_later_where_it_could_not_be_told(depot, registry, server, script):
+async def test_the_controller_is_notified_later_if_it_was_unreachable(depot, registry, server, script):
     server.fault("PATCH", THING, script.refuse(500), times=0)
     content = gguf(500)
 
@@ -364,7 +364,7 @@ async def test_the_controller_is_told_later_where_it_could_not_be_told(depot, re
 # --- two at once -----------------------------------------------------------------------------------------------------
 
 
-async def test_of_two_writers_the_second_is_refused_at_any_replica(depot, start_depot, registry, server, eventually):
+async def test_a_second_writer_is_rejected_at_every_replica(depot, start_depot, registry, server, eventually):
     other, content = await start_depot(), gguf(2 * PIECE)
     writer = await depot.begun("PUT", len(content), content[:PIECE])
     await eventually(lambda: "writer" in noted(server) if annotations(server) else False)
@@ -384,13 +384,13 @@ async def test_two_that_begin_at_the_same_time_do_not_both_write(depot, start_de
     assert registry.content(REPOSITORY) in contents
 
 
-async def test_a_writer_that_died_blocks_nobody_for_long(depot, server):
+async def test_a_writer_that_died_blocks_others_only_briefly(depot, server):
     old = json.dumps({"length": 5, "writer": "gone", "until": int(time.time()) - 1})
     server.objects[THING]["metadata"]["annotations"] = {"slipway.inference/upload": old}
     assert (await depot.ask("PUT", gguf(500))).status == 201
 
 
-async def test_who_lost_the_right_writes_nothing_more(depot, registry, server, eventually, monkeypatch):
+async def test_a_writer_that_lost_the_right_writes_nothing_more(depot, registry, server, eventually, monkeypatch):
     monkeypatch.setattr(models_module, "RENEW_SECONDS", 0.01)
     content = gguf(3 * PIECE)
     writer = await depot.begun("PUT", len(content), content[: PIECE + 100])
@@ -666,7 +666,7 @@ async def test_an_owner_who_resumes_an_abandoned_upload_needs_room_again(abandon
     assert (await abandoned.ask("PATCH", bytes(1000), at, LEFT_DOOR)).status == 507
 
 
-async def test_the_depot_removes_abandoned_uploads_that_nobody_waits_for(abandoned, registry, server):
+async def test_the_depot_removes_abandoned_uploads_without_waiting_clients(abandoned, registry, server):
     for number in range(2 * models_module.MOST_RELEASED):
         uid = f"left-{number}"
         await server.put(f"/apis/toys.test/v1/namespaces/team/things/{uid}", metadata=ended(model=uid))
@@ -849,9 +849,7 @@ async def test_a_note_that_an_author_keeps_of_a_refused_request_gives_no_room_an
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(100, 507), (-100, 201)], ids=["now", "until it ended"])
-async def test_what_a_request_asks_for_counts_while_the_depot_looks_for_room(
-    start_depot, thing, server, seconds, status
-):
+async def test_a_requested_size_counts_while_the_depot_makes_room(start_depot, thing, server, seconds, status):
     depot, until = await start_depot(capacityLimit="10Ki"), int(time.time()) + seconds
     request_note = {"length": 6000, "proof": upload_notes.request_proof(KEY, "left", 6000, until), "until": until}
     await server.put(LEFT, metadata={"uid": "left", "annotations": {upload_notes.UPLOAD: json.dumps(request_note)}})
@@ -1014,7 +1012,7 @@ async def test_an_upload_that_leads_elsewhere_is_not_followed(depot, registry, l
     [b"", b"{}", b"[" * 5000, b"\xff", b'{"schemaVersion":2}'],
     ids=["none", "empty", "deep", "no text", "other"],
 )
-async def test_a_session_that_makes_no_sense_is_told_and_put_begins_anew(depot, registry, text):
+async def test_a_session_that_makes_no_sense_is_reported_and_put_starts_again(depot, registry, text):
     registry.manifests[REPOSITORY, "x"], registry.tags[REPOSITORY, "session"] = text, "x"
     assert (await depot.ask("HEAD")).status == 503
     assert (await depot.patch(gguf(100), 0, 100)).status == 503
@@ -1031,7 +1029,7 @@ async def test_a_client_that_waits_to_go_on_is_refused_first(depot, server):
     writer.close()
 
 
-async def test_a_client_that_waits_to_go_on_is_told_to(depot):
+async def test_a_client_that_expects_100_continue_gets_it(depot):
     answer = await depot.session.put(depot.url + depot.path, data=gguf(100), headers=bearer(), expect100=True)
     assert answer.status == 201
 
@@ -1075,7 +1073,7 @@ async def test_fuzzed_requests_are_answered_below_500(depot, registry):
         assert answer.status < 500, (method, headers, body)
 
 
-async def test_what_is_no_http_is_answered_and_its_token_not_logged(depot, caplog):
+async def test_a_request_that_is_not_http_is_answered_and_its_token_is_not_logged(depot, caplog):
     caplog.set_level(logging.DEBUG)
     parts = URL(depot.url)
     for line in (

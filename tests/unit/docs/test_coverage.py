@@ -111,7 +111,7 @@ def calls(names: Container[str]) -> Iterator[tuple[ast.Call, str, dict[str, str]
 
 
 def texts(node: ast.expr, constants: dict[str, str]) -> list[str]:
-    """The strings that an expression may stand for, as far as it says so."""
+    """Returns the strings that an expression can evaluate to, as far as it is literal."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value]
     if isinstance(node, ast.Name | ast.Attribute):
@@ -183,7 +183,7 @@ def test_every_reason_has_a_heading_in_troubleshooting() -> None:
     assert {reason for reason in reasons() if reason.lower() not in headings} == set()
 
 
-def test_every_metric_is_told() -> None:
+def test_every_metric_is_reported() -> None:
     shown = words("reference/controller.md") | words("reference/gateway.md")
     assert metrics()
     assert metrics() - shown == set()
@@ -198,7 +198,7 @@ def test_the_example_of_the_pages_api_has_the_version_of_this_source() -> None:
     [("reference/controller.md", ControllerSettings), ("reference/gateway.md", GatewaySettings)],
     ids=["controller", "gateway"],
 )
-def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> None:
+def test_every_setting_is_reported(page: str, settings: type[msgspec.Struct]) -> None:
     assert {field.encode_name for field in msgspec.structs.fields(settings)} - words(page) == set()
 
 
@@ -241,34 +241,34 @@ def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> Non
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_every_field_is_told(page: str, struct: type[msgspec.Struct]) -> None:
+def test_every_field_is_reported(page: str, struct: type[msgspec.Struct]) -> None:
     shown = {word.split(".")[0] for word in words(page)}
     assert {field.encode_name for field in msgspec.structs.fields(struct)} - shown == set()
 
 
-def test_every_key_of_kubeais_system_configuration_is_told() -> None:
+def test_every_key_of_kubeais_system_configuration_is_reported() -> None:
     shown = {word.split(".")[0] for word in words("reference/apis/kubeai.md")}
     assert {*config.SECTIONS, *config.UNUSED} - shown == set()
 
 
-def test_every_engine_feature_and_profile_of_kubeai_is_told() -> None:
+def test_every_engine_feature_and_profile_of_kubeai_is_reported() -> None:
     page = (DOCS / "reference/apis/kubeai.md").read_text()
     named = {*get_args(kubeai.Engine), *get_args(kubeai.Feature), *system_yaml.parse("").resource_profiles}
     assert {name for name in named if name not in page} == set()
 
 
-def test_every_runtime_and_phase_of_llmkube_is_told() -> None:
+def test_every_runtime_and_phase_of_llmkube_is_reported() -> None:
     named = {*get_args(service_types.Runtime), *get_args(service_types.Phase), *get_args(service_types.Priority)}
     assert named - words("reference/apis/llmkube.md") == set()
 
 
-def test_every_error_of_the_gateway_is_told() -> None:
+def test_every_error_of_the_gateway_is_reported() -> None:
     failures = [failure for failure in vars(errors).values() if isinstance(failure, errors.ErrorResponse)]
     codes = {failure.code for failure in (*failures, *errors.BY_STATUS) if failure.code}
     assert codes - words("reference/gateway.md") == set()
 
 
-def test_every_path_of_the_gateway_is_told() -> None:
+def test_every_path_of_the_gateway_is_reported() -> None:
     assert set(paths.NAMES) - words("reference/gateway.md") == set()
 
 
@@ -306,7 +306,7 @@ def test_the_readme_names_the_versions_that_the_code_asks_for() -> None:
     assert f"| Kubernetes | {preflight['preflight_minimum_kubernetes']} and newer |" in readme
 
 
-def test_every_image_that_a_closed_network_may_have_to_mirror_is_told() -> None:
+def test_every_image_that_a_closed_network_may_have_to_mirror_is_reported() -> None:
     images = {engine.image(one) for engine in LLMKUBE_ENGINES.values() for one in ("", *ACCELERATORS)}
     assert images - words("reference/apis/llmkube.md") - {""} == set()
 

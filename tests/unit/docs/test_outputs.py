@@ -74,7 +74,7 @@ def test_an_output_that_was_never_captured_is_a_fault() -> None:
     )
 
 
-def test_an_output_is_captured_anew_after_a_change_of_its_commands() -> None:
+def test_an_output_is_captured_again_after_a_change_of_its_commands() -> None:
     changed = TEXT.replace("get model", "get models")
     [fault] = faults(parse(PAGE, changed), {COMMANDS: PRINTED})
     assert "never captured from these commands" in fault
@@ -144,7 +144,7 @@ def test_only_dots_and_placeholders_match_something_else(shown: str, output: str
         ("qwen2-0-5b smollm2-135m", "qwen2-0-5b smollm2-135m"),
     ],
 )
-def test_what_differs_in_each_run_is_a_placeholder(printed: str, expected: str) -> None:
+def test_values_that_differ_between_runs_are_placeholders(printed: str, expected: str) -> None:
     assert normalized(printed) == f"{expected}\n"
 
 

@@ -25,7 +25,7 @@ from ..ansible_files import mappings
 
 PREFIX = "slipway.inference."
 KEPT = {"type", "elements", "choices"}
-"""Of an option in argument specs, what says which values it takes."""
+"""The parts of an option in argument specs that define its values."""
 
 
 class Command(NamedTuple):

@@ -1,4 +1,4 @@
-"""Flags merged into command lines that somebody else wrote."""
+"""Flags merged into users' command lines."""
 
 from __future__ import annotations
 

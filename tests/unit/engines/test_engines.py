@@ -1,4 +1,4 @@
-"""What engines are told, what they must not be told, and what their last words mean."""
+"""Arguments of engines, forbidden arguments, and the meaning of their last log lines."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_saying_the_same_again_is_no_fault(engine: Engine, args: tuple[str, ...]
         (FASTER_WHISPER, ("--anything",), ()),
     ],
 )
-def test_what_would_keep_requests_away_is_found(
+def test_settings_that_would_block_requests_are_found(
     engine: Engine, args: tuple[str, ...], observed: tuple[str, ...]
 ) -> None:
     assert engine.conflicting_args(launch(HUB, *args)) == observed
@@ -189,7 +189,7 @@ def test_ollama_and_llamacpp_have_to_know_which_of_several_models() -> None:
 
 
 @pytest.mark.parametrize("engine", [LLAMACPP, LLMKUBE["llamacpp"], PERSONAPLEX])
-def test_no_other_revision_is_served_by_those_that_can_be_told_of_none(engine: Engine) -> None:
+def test_engines_that_cannot_select_a_revision_reject_other_revisions(engine: Engine) -> None:
     with pytest.raises(ValueError, match=r"the revision (of|in) the repository x/y at v2: "):
         engine.args(launch(HubRepository("x/y", "v2")))
 

@@ -32,7 +32,7 @@ def test_settings_become_flags_in_the_tables_order() -> None:
         (("--each", "3"), 1, {}),
     ],
 )
-def test_a_setting_without_effect_is_left_out_and_told(
+def test_a_setting_without_effect_is_omitted_and_reported(
     extra: tuple[str, ...], gpus: int, left_out: dict[str, str]
 ) -> None:
     assert without_effect(TABLE, ALL, extra, gpus, "extraArgs") == left_out
@@ -41,7 +41,7 @@ def test_a_setting_without_effect_is_left_out_and_told(
     assert {f"--{name}" for name in ALL.keys() - left_out.keys()} <= given
 
 
-def test_a_setting_that_no_engine_has_or_that_needs_another_one_is_told() -> None:
+def test_a_setting_that_no_engine_has_or_that_needs_another_one_is_reported() -> None:
     assert without_effect(TABLE, {"text": "x", "wing": 1}, (), 0) == {
         "text": "it needs a size",
         "wing": "the runtime has no such setting",

@@ -1,4 +1,4 @@
-"""What a container that somebody else wrote runs, under which names and on which port."""
+"""Recognizes the engine, the model names and the port in a user's container."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_without_a_command_the_image_says_what_it_runs(image: str, expected: str
         (["tini", "acme", "--served-model-name", "a"], None, ()),
     ],
 )
-def test_the_names_that_it_is_told(command: list[str], args: list[str] | None, names: tuple[str, ...]) -> None:
+def test_the_names_in_its_arguments(command: list[str], args: list[str] | None, names: tuple[str, ...]) -> None:
     assert recognise_container(command, args, env=[{"name": "NAME", "value": "tiny"}]).served_names == names
 
 

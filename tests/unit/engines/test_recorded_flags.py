@@ -1,4 +1,4 @@
-"""What we tell vLLM is what its own parser takes, as it was recorded: flags.txt of its stand-in."""
+"""vLLM's own parser accepts every flag that Slipway sets, as recorded in flags.txt of its stand-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example for AWX: data that AWX takes, about playbooks and variables that there are."""
+"""The example for AWX: AWX accepts it, and its playbooks and variables exist."""
 
 from __future__ import annotations
 

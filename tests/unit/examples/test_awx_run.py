@@ -155,7 +155,7 @@ def test_a_job_registers_models_and_hands_them_on(folder: Path, api: FakeApi, cr
     assert (checked.status, checked.changed) == (0, 0)
 
 
-def test_a_wrong_authority_is_refused_and_told(folder: Path, credential: Credential) -> None:
+def test_a_wrong_authority_is_rejected_and_reported(folder: Path, credential: Credential) -> None:
     _key, other = _certificate()
     job = run(folder, Credential(credential.host, TOKEN, other.decode()))
 

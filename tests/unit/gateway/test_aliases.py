@@ -42,7 +42,7 @@ def test_a_qualified_id_beats_an_alias() -> None:
     assert routing_table.models["default/m2"] == "default:m2"
 
 
-def test_of_several_services_with_an_alias_the_oldest_answers_and_no_one_complains() -> None:
+def test_the_oldest_service_with_an_alias_answers_without_an_error() -> None:
     routing_table = table(service("a", since=NEW, aliases=[HUB]), service("b", since=OLD, aliases=[HUB]))
     assert routing_table.models[HUB] == "default:b"
 

@@ -42,7 +42,7 @@ async def test_a_stopping_haproxy_is_not_revived(tmp_path: Path) -> None:
         with pytest.raises(NotRunningError):
             await dataplane.apply(DesiredState())
     assert commands == []
-    assert (tmp_path / "haproxy.cfg").exists(), "who starts next reads what is wanted"
+    assert (tmp_path / "haproxy.cfg").exists(), "the next process reads the desired configuration"
 
 
 async def test_a_haproxy_with_older_settings_is_reloaded(tmp_path: Path) -> None:

@@ -49,14 +49,14 @@ async def test_many_commands_go_at_once_and_each_answer_is_read() -> None:
     assert await opened.query("get var x") == "7"
 
 
-async def test_of_many_commands_the_one_that_failed_is_named_without_its_values() -> None:
+async def test_a_failed_command_is_named_without_its_values() -> None:
     opened = session(Writer(), b"\n> entry not found.\n\n> \n> 7\n> ")
     with pytest.raises(CommandError, match=r"\Aset map: entry not found\.\Z"):
         await opened.execute_all(["add map /m secret b", "set map /m secret d", "del map /m e"])
     assert await opened.query("get var x") == "7"
 
 
-async def test_of_many_commands_none_is_sent_where_one_would_be_read_as_more() -> None:
+async def test_no_command_is_sent_if_one_could_be_parsed_as_several() -> None:
     writer = Writer()
     with pytest.raises(CommandError, match="not sent"):
         await session(writer).execute_all(["add map /m a b", "add map /m c;d e"])

@@ -109,7 +109,7 @@ def test_an_annotation_that_cannot_be_read_changes_no_rights(text: str) -> None:
     ring, problems = read(with_rights(text), good)
     assert ring == good
     assert len(problems) == 1
-    assert names(read(with_rights(text))[0]) == set(), "at the start nobody is let in"
+    assert names(read(with_rights(text))[0]) == set(), "at startup, all requests are rejected"
 
 
 def test_a_key_ends() -> None:

@@ -313,7 +313,7 @@ def test_a_holder_is_kept_until_haproxy_has_dropped_it() -> None:
     assert one.ledger.holders["a"].birth == "b2"
 
 
-def test_where_there_are_many_holders_idle_ones_go_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_many_holders_idle_ones_are_removed_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "MOST_HOLDERS", 10)
     one = Gateway(1, {"jwt:*": Limits(requests=5)})
     for number in range(6):

@@ -126,5 +126,5 @@ def test_counters_restart_with_the_next_process_of_haproxy() -> None:
     assert counters.rows("2", row("ns:m!alice", 3, 0, 4, 0)) == "ns:m alice 3 0 4 0 0 0"
 
 
-def test_where_no_tokens_are_counted_none_are_shown() -> None:
+def test_without_token_counts_none_are_shown() -> None:
     assert "slipway_gateway_tokens" not in text(RawCounters(STATISTICS, FIRST_BYTES, ""))

@@ -118,7 +118,7 @@ class Waited(asyncio.Event):
 
 
 async def test_before_the_first_table_the_list_is_waited_for(current: Current) -> None:
-    """An empty list would mean that there are no models."""
+    """An empty list would mean that no models exist."""
     first_table = Waited()
     application = http_api.build_model_list(lambda: current.table)
     application.middlewares.append(http_api.wait_for_table(first_table))

@@ -87,7 +87,7 @@ def test_of_two_families_one_is_used_and_ipv6_is_bracketed() -> None:
     assert table.backends["default:m1"].endpoints == ("10.0.0.1:8000",)
 
 
-def test_of_two_models_of_one_name_the_oldest_wins_and_the_other_keeps_its_qualified_name() -> None:
+def test_the_oldest_of_two_models_with_one_name_wins_and_the_other_keeps_its_qualified_name() -> None:
     old = service("m1", "b", since="2026-01-01T00:00:00Z")
     new = service("m1", "a", since="2026-01-02T00:00:00Z")
     table, _unused = build([new, old], [])
@@ -102,7 +102,7 @@ def test_a_qualified_name_cannot_be_taken_by_another_service() -> None:
     assert table.models["mine"] == "default:thief"
 
 
-def test_of_two_services_that_give_one_name_in_their_namespace_the_oldest_has_the_qualified_id() -> None:
+def test_the_oldest_of_two_services_with_one_name_in_a_namespace_has_the_qualified_id() -> None:
     old, new = service("b", since="2026-01-01T00:00:00Z"), service("a", since="2026-01-02T00:00:00Z")
     old["metadata"]["annotations"] = {LABEL: '{"name": "llama", "models": ["llama"]}'}
     new["metadata"]["annotations"] = {LABEL: '{"name": "llama", "models": ["llama-2"]}'}

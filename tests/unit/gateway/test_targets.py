@@ -92,7 +92,7 @@ def test_an_internal_target_is_like_the_service_itself() -> None:
     assert faults == ()
 
 
-@pytest.mark.parametrize("missing", ["nobody", "elsewhere"])
+@pytest.mark.parametrize("missing", ["absent", "elsewhere"])
 def test_a_target_that_the_namespace_lacks_gets_nothing_and_keeps_its_place(missing: str) -> None:
     """Otherwise its exclusive requests would go to a later target."""
     targets = [{"service": missing, "only": True}, {"order": 1}]

@@ -246,7 +246,7 @@ def test_figures_are_those_of_backends_of_models() -> None:
     }
 
 
-def test_of_namespaces_that_are_not_served_nothing_is_shown() -> None:
+def test_namespaces_that_are_not_served_are_hidden() -> None:
     cluster, _table = every_state().shown()
     served = cluster.within(lambda namespace: namespace in ("default", "team-b"))
     assert {resource.namespace for resource in served.resources} == {"default", "team-b"}

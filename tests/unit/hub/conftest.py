@@ -41,7 +41,7 @@ class RunningHub:
     """Set by tests that want a worse network than loopback: its answer, if any, replaces the hub's."""
 
     async def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Run a blocking client call beside the server."""
+        """Runs a blocking client call while the server runs."""
         return await asyncio.to_thread(partial(function, *arguments, **options))
 
     def api(self, token: str | bool = False) -> HfApi:

@@ -196,7 +196,7 @@ SECRET = "alice sekret-token"
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A hub of two teams, with the hub's own token file beside it."""
+    """A hub of two teams, with the hub's token file in the same folder."""
     write(tmp_path, {"tokens/tokens": SECRET})
     write(tmp_path / "root/teamB/gated", {"model.gguf": "secretweights", ".hub.yaml": "gated: true"})
     write(tmp_path / "root/teamA/pub", {"config.json": "{}"})

@@ -48,7 +48,7 @@ def weights(root: Path) -> Path:
 
 @pytest.fixture
 def engine(image: str, hub: RunningHub, weights: Path, tmp_path: Path) -> Iterator[str]:
-    """Base URL of a llama-server that was told no more than a repository and a file."""
+    """Base URL of a llama-server that was started with only a repository and a file."""
     secret, port = tmp_path / "engine.env", quiet_port()
     secret.write_text(f"HF_TOKEN={TOKEN}\nHF_ENDPOINT={hub.endpoint}\nHOME=/tmp\n")
     options = ["--detach", "--rm", "--network", "host", "--user", "65532", "--env-file", str(secret)]

@@ -194,7 +194,7 @@ def test_program_refuses_what_it_cannot_serve(tmp_path: Path, capsys: pytest.Cap
         main(["--root", str(tmp_path), "--listen", "8080"])
 
 
-async def test_program_serves_until_it_is_told_to_stop(root: Path, tmp_path: Path) -> None:
+async def test_program_serves_until_a_signal(root: Path, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text(f"reader {TOKEN}\n")
     command = [sys.executable, "-m", "slipway", "hub", "--root", str(root), "--tokens", str(tmp_path / "tokens")]
     port = reserved_port()

@@ -122,7 +122,7 @@ async def test_nothing_is_written_when_nothing_changed(server, bench):
     assert set(bench.applier.children(owner())) == {(DEPLOYMENT, Key("default", "m")), (SERVICE, Key("default", "m"))}
 
 
-async def test_what_lies_in_another_namespace_is_no_child_and_stays_as_it_is(server, bench, eventually):
+async def test_an_object_in_another_namespace_is_not_a_child_and_stays_unchanged(server, bench, eventually):
     """Anybody who may read an object knows its uid. With slashes in it a uid looks like a namespace and another one."""
     await bench.sync(owner(), [deployment()])
     forged = {"aaa": "owner-uid", "zzz": "owner-uid", "yyy": "default/owner-uid", "xxx": "/owner-uid"}
@@ -150,7 +150,7 @@ async def test_an_owner_of_the_whole_cluster_has_its_children_where_they_are(ben
     assert set(bench.applier.children(wide)) == {(DEPLOYMENT, Key("one", "one")), (DEPLOYMENT, Key("two", "two"))}
 
 
-async def test_of_what_the_store_shows_without_our_label_the_server_is_asked(server, bench):
+async def test_objects_without_our_label_are_read_from_the_server(server, bench):
     """The informer of a kind may keep a few fields of what is not ours, for others who read them."""
     trimmed = {"metadata": {"name": "m", "namespace": "default", "uid": "x", "resourceVersion": "1"}}
     bench.informers[SERVICE].store.put({"kind": "Service", **trimmed})
@@ -251,7 +251,7 @@ async def test_nothing_is_pruned_before_every_store_is_filled(server, bench):
     assert f"{SERVICES}/m" in server.objects
 
 
-async def test_no_pods_are_made_that_would_run_in_the_name_of_somebody_elses_account(server, bench):
+async def test_no_pods_are_created_with_a_foreign_account(server, bench):
     """A model's account has the model's name, which its author chooses."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "m"}}
     before = await server.put(f"{ACCOUNTS}/m", kind="ServiceAccount", metadata={"annotations": {"role": "of a bank"}})
@@ -265,7 +265,7 @@ async def test_no_pods_are_made_that_would_run_in_the_name_of_somebody_elses_acc
 
 
 async def test_a_role_is_bound_once_it_is_there_and_ours(server, bench):
-    """The API server refuses to bind a role that is missing; one of somebody else's may be for anything."""
+    """The API server rejects a binding to a missing role, and a foreign role could grant anything."""
     metadata = {"namespace": "default", "name": "m"}
     role, binding = ({"apiVersion": RBAC, "kind": kind, "metadata": metadata} for kind in ("Role", "RoleBinding"))
     await server.put(f"{ROLES}/m", kind="Role", apiVersion=RBAC, metadata={})
@@ -278,7 +278,7 @@ async def test_a_role_is_bound_once_it_is_there_and_ours(server, bench):
     assert [write.path for write in server.writes[written:]] == [f"{ROLES}/m", f"{BINDINGS}/m"]
 
 
-async def test_no_pods_are_made_while_nobody_can_say_whose_the_account_is(server, bench, script):
+async def test_no_pods_are_created_while_the_accounts_owner_is_unknown(server, bench, script):
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "m"}}
     await server.put(f"{ACCOUNTS}/m", kind="ServiceAccount", metadata={"annotations": {"role": "of a bank"}})
     server.fault("GET", ACCOUNTS, script.refuse(500, "InternalError"))
@@ -296,7 +296,7 @@ async def test_no_pods_are_made_while_nobody_can_say_whose_the_account_is(server
     ],
     ids=["no owner", "another model", "another controller, our label"],
 )
-async def test_row_30_a_name_that_is_taken_is_left_alone_and_told(server, bench, eventually, metadata, holder):
+async def test_row_30_an_object_with_the_name_stays_and_is_reported(server, bench, eventually, metadata, holder):
     before = await server.put(f"{DEPLOYMENTS}/m", metadata=metadata, spec={"theirs": True})
     if "labels" in metadata:
         await eventually(lambda: len(bench.informers[DEPLOYMENT].store) == 1)
@@ -358,7 +358,7 @@ async def test_row_32_nothing_is_made_for_an_owner_that_is_being_deleted(server,
 
 
 @pytest.mark.parametrize(("code", "reason"), [(422, "Invalid"), (403, "Forbidden"), (404, "NotFound")])
-async def test_row_24_a_refused_child_is_told_and_the_others_are_made(server, bench, script, code, reason):
+async def test_row_24_a_refused_child_is_reported_and_the_others_are_made(server, bench, script, code, reason):
     server.fault("PATCH", DEPLOYMENTS, script.refuse(code, reason, "exceeded quota"))
     applied = await bench.sync(owner(), [deployment(), service()])
     (failure,) = applied.failures
@@ -391,7 +391,7 @@ async def test_row_24_an_immutable_field_replaces_a_child_of_a_replaceable_kind(
     assert "hf_secret" not in caplog.text
 
 
-async def test_an_immutable_field_of_another_kind_is_told(server, bench, script):
+async def test_an_immutable_field_of_another_kind_is_reported(server, bench, script):
     await bench.sync(owner(), [service()])
     await bench.expectations.wait_until_observed("owner-uid")
     server.fault("PATCH", SERVICES, script.refuse(422, "Invalid", "spec.clusterIP: field is immutable"))
@@ -502,7 +502,7 @@ async def test_after_a_restart_a_field_that_someone_changed_is_put_right(server,
 
 
 async def test_after_a_restart_a_field_that_is_no_longer_wanted_is_released(server, bench, client):
-    """What is there includes all that is wanted, but the mark says that more was sent."""
+    """The object has all desired fields, but the mark shows that more was sent."""
     await restarted(bench, client)
     await bench.sync(owner(), [deployment(paused=True)])
     written = len(server.writes)
@@ -534,14 +534,14 @@ def marking(bench, client):
     return bench
 
 
-async def test_what_nobody_lists_is_made_followed_and_left_alone_while_nothing_changes(server, marking):
+async def test_an_unlisted_object_is_created_watched_and_not_rewritten_without_a_change(server, marking):
     for _unused in range(3):
         assert await marking.sync(owner(), [files()]) == DONE
     assert [one.method for one in server.writes] == ["PATCH"]
     assert server.objects[FILES]["metadata"]["ownerReferences"][0]["uid"] == "owner-uid"
     await marking.sync(owner(), [files("two")])
     assert server.objects[FILES]["data"] == {"a": "two"}
-    await server.store(FILES, {**server.objects[FILES], "data": {"a": "of somebody"}})
+    await server.store(FILES, {**server.objects[FILES], "data": {"a": "foreign"}})
     await marking.sync(owner(), [files("two")])
     assert server.objects[FILES]["data"] == {"a": "two"}
     await server.remove(FILES)
@@ -551,7 +551,7 @@ async def test_what_nobody_lists_is_made_followed_and_left_alone_while_nothing_c
     assert marking.applier.children(owner()) == {}
 
 
-async def test_what_nobody_lists_is_not_taken_from_others(server, marking):
+async def test_an_unlisted_object_is_not_taken_from_other_owners(server, marking):
     config_map = await server.put(FILES, kind="ConfigMap", data={"a": "theirs"})
     applied = await marking.sync(owner(), [files()])
     assert [failure.reason for failure in applied.failures] == ["NameTaken"]
@@ -559,7 +559,7 @@ async def test_what_nobody_lists_is_not_taken_from_others(server, marking):
     assert server.objects[FILES] == config_map
 
 
-async def test_what_nobody_lists_and_nobody_wants_any_more_goes(server, marking):
+async def test_an_unlisted_object_that_is_no_longer_desired_is_deleted(server, marking):
     await marking.sync(owner(), [files()])
     assert await marking.sync(owner(), [], [FILES_KEY]) == DONE
     assert FILES not in server.objects
@@ -567,7 +567,7 @@ async def test_what_nobody_lists_and_nobody_wants_any_more_goes(server, marking)
 
 
 @pytest.mark.parametrize("metadata", [{"ownerReferences": [reference("earlier")]}, {"deletionTimestamp": "now"}])
-async def test_what_nobody_lists_and_is_on_its_way_out_is_tried_again(server, marking, metadata):
+async def test_an_unlisted_object_that_is_being_deleted_is_retried(server, marking, metadata):
     """No event tells when it is gone."""
     references = {"labels": LABELS, "ownerReferences": [reference("owner-uid")]} | metadata
     await server.put(FILES, kind="ConfigMap", metadata=references)
@@ -584,7 +584,7 @@ def secret(token="b25l", name="m-upload"):  # noqa: S107 - no real one
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": {"token": token}}
 
 
-async def test_what_is_written_blindly_is_sent_once_and_never_read(server, bench):
+async def test_a_write_only_object_is_sent_once_and_never_read(server, bench):
     outcomes = [await bench.applier.write_only.apply(owner(), [secret()]) for _unused in range(3)]
     assert outcomes == [DONE, Applied(), Applied()]
     assert [one.method for one in server.log if one.path.startswith(SECRETS)] == ["POST"]
@@ -593,7 +593,7 @@ async def test_what_is_written_blindly_is_sent_once_and_never_read(server, bench
     assert live_secret["metadata"]["ownerReferences"][0]["uid"] == "owner-uid"
 
 
-async def test_what_is_written_blindly_is_sent_again_when_it_is_another_one(server, bench, client):
+async def test_a_changed_write_only_object_is_sent_again(server, bench, client):
     await bench.applier.write_only.apply(owner(), [secret()])
     assert await bench.applier.write_only.apply(owner(), [secret("dHdv")]) == DONE
     assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "dHdv"}
@@ -722,7 +722,7 @@ async def test_what_a_namesake_left_is_waited_for(server, bench):
     assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "b25l"}
 
 
-async def test_what_is_written_blindly_and_refused_is_told_without_its_content(server, bench, script):
+async def test_a_rejected_write_only_object_is_reported_without_its_content(server, bench, script):
     server.fault("POST", SECRETS, script.refuse(403, "Forbidden", "secrets is forbidden"))
     applied = await bench.applier.write_only.apply(owner(), [secret()])
     assert [one.reason for one in applied.failures] == ["Forbidden"]

@@ -1,4 +1,4 @@
-"""The client's requests: what goes out, what comes back, and which error it is."""
+"""The client's requests, responses and errors."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_a_page_of_a_proxy_is_quoted(server, client):
         await client.get(POD, Key("default", "a"))
 
 
-async def test_a_broken_connection_and_a_silent_server_are_told_apart(server, client, script, monkeypatch):
+async def test_a_broken_connection_and_a_silent_server_are_distinguished(server, client, script, monkeypatch):
     server.fault("PATCH", PODS, script.hang_up)
     with pytest.raises(ConnectionFailedError):
         await client.merge_patch(POD, Key("default", "a"), {})

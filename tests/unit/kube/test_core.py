@@ -100,7 +100,7 @@ def test_the_keys_of_a_list_are_always_there(pod: list[tuple[str, Object]]) -> N
             assert key in item.get("required", ()) or "default" in item["properties"][key], place
 
 
-def test_an_unknown_part_is_told_at_once() -> None:
+def test_an_unknown_part_is_reported_at_once() -> None:
     with pytest.raises(KeyError, match="no Prob"):
         core("Prob")
 

@@ -40,7 +40,7 @@ class Base(msgspec.Struct, kw_only=True):
 
 
 class Spec(Base, kw_only=True, rename="camel"):
-    """What is wanted."""
+    """The desired state."""
 
     image_name: Annotated[str, Meta(min_length=1, max_length=9, pattern="^[a-z]+$")]
     """Where from,
@@ -144,7 +144,7 @@ def test_a_list_of_structs_with_keys(properties):
 def test_only_fields_without_a_default_are_required_and_structs_carry_rules():
     schema = struct_schema(Spec, defaults=True)
     assert schema["required"] == ["imageName"]
-    assert schema["description"] == "What is wanted."
+    assert schema["description"] == "The desired state."
     assert schema["x-kubernetes-validations"] == [{"rule": "self.count >= 0", "message": "count is negative"}]
 
 

@@ -99,7 +99,7 @@ async def test_in_other_namespaces_the_annotation_means_nothing(server, bench, e
     assert server.writes == []
 
 
-async def test_what_a_vanished_owner_left_elsewhere_is_deleted(server, bench):
+async def test_objects_of_a_deleted_owner_in_other_namespaces_are_deleted(server, bench):
     await bench.sync(owner(), [job(), volume()])
     await bench.expectations.wait_until_observed("owner-uid")
     await bench.applier.collect(Key("chat", "tiny"), "")
@@ -107,7 +107,7 @@ async def test_what_a_vanished_owner_left_elsewhere_is_deleted(server, bench):
     assert f"{VOLUMES}/v" not in server.objects
 
 
-async def test_what_an_earlier_owner_of_the_name_left_elsewhere_is_deleted(server, bench):
+async def test_objects_of_an_earlier_owner_with_the_name_in_other_namespaces_are_deleted(server, bench):
     await bench.sync(owner(), [job()])
     await bench.expectations.wait_until_observed("owner-uid")
     await server.put(f"{MODELS}/tiny", kind="BaseModel", apiVersion="ome.io/v1beta1", metadata={"uid": "next"})

@@ -69,7 +69,7 @@ async def test_lists_then_follows_changes(server, informer, changes, start, even
     assert len(server.lists) == len(server.watches) == 1
 
 
-async def test_of_a_kind_for_its_metadata_alone_nothing_else_is_sent(server, client, start, eventually):
+async def test_only_metadata_is_sent_for_a_metadata_only_kind(server, client, start, eventually):
     informer = Informer(client, metadata_of(POD))
     await server.put(f"{PODS}/a", metadata={"annotations": {"x": "1"}}, spec={"x": "y" * 1000})
     start(informer.run())
@@ -202,7 +202,7 @@ ODD_STREAMS = {
 
 
 @pytest.mark.parametrize("line", ODD_STREAMS.values(), ids=ODD_STREAMS.keys())
-async def test_an_odd_stream_is_connected_anew(server, informer, start, eventually, script, line):
+async def test_an_odd_stream_is_connected_again(server, informer, start, eventually, script, line):
     server.fault("GET", "watch", script.stream(line), times=2)
     start(informer.run())
     await informer.synced.wait()
@@ -222,7 +222,7 @@ async def test_row_12_a_silent_connection_is_given_up(server, informer, start, e
     await eventually(lambda: names(informer) == {"a"})
 
 
-async def test_row_13_deletions_during_an_outage_are_told(server, informer, changes, start, eventually, script):
+async def test_row_13_deletions_during_an_outage_are_reported(server, informer, changes, start, eventually, script):
     await server.put(f"{PODS}/a")
     await server.put(f"{PODS}/b")
     start(informer.run())
@@ -335,7 +335,7 @@ async def test_a_trouble_is_logged_once(server, informer, start, script, caplog)
     assert all(second.at - first.at > 0.05 for first, second in itertools.pairwise(server.lists))
 
 
-async def test_that_a_watch_begins_anew_is_routine(server, informer, start, eventually, script, caplog):
+async def test_a_restarted_watch_is_routine(server, informer, start, eventually, script, caplog):
     with caplog.at_level(logging.INFO, logger="slipway.kube.caches.informer"):
         server.fault("GET", "watch=", script.refuse(410, "Expired", "too old resource version"))
         start(informer.run())
@@ -343,7 +343,7 @@ async def test_that_a_watch_begins_anew_is_routine(server, informer, start, even
     assert [record.levelname for record in caplog.records if "too old" in record.getMessage()] == ["INFO"]
 
 
-async def test_that_an_optional_kind_is_missing_is_news_once_and_no_trouble(
+async def test_a_missing_optional_kind_is_logged_once_without_a_warning(
     server, client, start, script, caplog, eventually
 ):
     informer = Informer(client, POD, optional="the role pods")

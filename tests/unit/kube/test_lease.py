@@ -126,7 +126,7 @@ async def test_an_unreachable_server_is_waited_for(server, elect, script):
     await asyncio.wait_for(elect("one").acquire(), PATIENCE)
 
 
-async def test_of_many_candidates_one_leads_at_any_time(server, elect, kubeconfig, metrics, start):
+async def test_only_one_candidate_leads_at_a_time(server, elect, kubeconfig, metrics, start):
     clients = [await Client.connect(kubeconfig, metrics=metrics) for _unused in range(4)]
     electors = [
         LeaderElector(

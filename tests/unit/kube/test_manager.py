@@ -77,7 +77,7 @@ async def test_a_process_works_and_ends_in_order(server, client, metrics, listen
     assert server.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
-async def test_what_comes_first_is_done_by_the_leader_before_its_controllers_start(
+async def test_the_leader_runs_its_first_tasks_before_its_controllers_start(
     server, client, metrics, listen, eventually
 ):
     await server.put(f"{PODS}/a")
@@ -159,7 +159,7 @@ async def test_row_26_a_kind_that_is_not_installed_is_waited_for_while_the_other
     assert min(after.at - before.at for before, after in pairwise(lists("toys"))) > 0.19
     missing.times = 0
     await eventually(lambda: sorted(seen) == ["a", "a", "t"])
-    # Removed while the watch is down, with all of its objects; then installed anew.
+    # Removed while the watch is down, with all of its objects; then installed again.
     missing.times = 10**6
     await server.remove("/apis/test/v1/namespaces/default/toys/t", silently=True)
     server.cut()

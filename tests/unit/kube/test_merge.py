@@ -122,7 +122,7 @@ def test_items_of_the_base_stay_before_those_that_they_stood_before() -> None:
         ),
     ],
 )
-def test_of_fields_that_exclude_each_other_the_patch_has_the_one(
+def test_the_patch_wins_between_mutually_exclusive_fields(
     part: str, base: Object, patch: Object, expected: Object
 ) -> None:
     """Two of them are what the API server refuses."""
@@ -161,14 +161,14 @@ def test_an_object_that_is_no_part_is_merged_without_keys() -> None:
     assert merged(base, patch) == {"labels": {"a": "1", "b": "2"}, "items": [{"name": "b"}]}
 
 
-def test_items_without_their_key_are_nobodys_doubles() -> None:
+def test_items_without_their_key_are_not_duplicates() -> None:
     base: Object = {"env": [{"value": "1"}, "text"]}
     patch: Object = {"env": [{"value": "2"}, 7, {"name": "A"}]}
     env = merged(base, patch, "Container")["env"]
     assert sorted(map(str, env)) == sorted(map(str, [{"value": "1"}, "text", {"value": "2"}, 7, {"name": "A"}]))
 
 
-def test_an_unknown_part_is_told_at_once() -> None:
+def test_an_unknown_part_is_reported_at_once() -> None:
     with pytest.raises(KeyError, match="Containr"):
         merged({}, {}, "Containr")
 

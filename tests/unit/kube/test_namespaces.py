@@ -98,7 +98,7 @@ async def test_row_8_an_expired_version_of_one_namespace_lists_that_one_again(
     assert "DELETED" not in {kind for kind, _unused in changes}
 
 
-async def test_a_deletion_that_no_watch_told_of_is_found_in_its_own_namespace(
+async def test_a_deletion_without_a_watch_event_is_found_in_its_own_namespace(
     server, informer, changes, start, eventually, script
 ):
     for name in ("x", "y"):
@@ -121,7 +121,7 @@ async def test_a_namespace_that_is_deleted_and_made_again_is_followed_again(
     await pod(server, f"{B}/x")
     start(informer.run())
     await eventually(lambda: len(server.following) == 2)
-    # The Role goes with the namespace, and the watch may break before it told of everything.
+    # The Role is deleted with the namespace, and the watch may break before it has reported everything.
     server.fault("GET", A, script.refuse(403, "Forbidden"), times=10**6)
     await server.remove(f"{A}/x", silently=True)
     server.cut()
@@ -139,7 +139,7 @@ async def test_a_namespace_that_is_deleted_and_made_again_is_followed_again(
     ]
 
 
-async def test_what_is_forbidden_for_a_moment_is_forgotten_by_nobody(server, informer, start, eventually, script):
+async def test_objects_that_are_briefly_forbidden_stay_in_the_caches(server, informer, start, eventually, script):
     await pod(server, f"{A}/x")
     start(informer.run())
     await eventually(lambda: len(server.following) == 2)
@@ -152,7 +152,7 @@ async def test_what_is_forbidden_for_a_moment_is_forgotten_by_nobody(server, inf
 async def test_a_namespace_that_may_not_be_listed_keeps_no_other_one_waiting(
     server, informer, metrics, start, eventually, script, monkeypatch
 ):
-    """Else whoever deletes a namespace of theirs keeps the next start of the controller from everybody."""
+    """Otherwise a tenant who deletes a namespace would block the controller's next start for everyone."""
     monkeypatch.setattr(namespaces_module, "REFUSALS", 2)
     server.fault("GET", A, script.refuse(403, "Forbidden"), times=10**6)
     await pod(server, f"{B}/x")
@@ -163,7 +163,7 @@ async def test_a_namespace_that_may_not_be_listed_keeps_no_other_one_waiting(
     assert names(informer) == {"b/x"}
 
 
-async def test_a_kind_that_is_not_installed_keeps_nobody_waiting_and_is_found_when_it_is(
+async def test_a_missing_kind_blocks_nothing_and_is_found_once_it_is_installed(
     server, informer, start, eventually, script
 ):
     server.fault("GET", "/pods", script.refuse(404, "NotFound"), times=10**6)
@@ -193,7 +193,7 @@ async def test_news_of_one_namespace_do_not_stand_for_what_was_written_in_anothe
     assert [one.path for one in server.log if one.path == f"{A}/x"] == [f"{A}/x"]
 
 
-async def test_an_optional_kind_that_the_cluster_lacks_is_told_once_for_all_namespaces(
+async def test_an_optional_kind_that_the_cluster_lacks_is_reported_once_for_all_namespaces(
     server, client, start, script, caplog, eventually
 ):
     server.fault("GET", "limit", script.refuse(404, "NotFound", "page not found"), times=4)

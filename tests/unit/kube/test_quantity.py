@@ -46,7 +46,7 @@ def test_the_product_is_exact_and_canonical(quantity: str, count: int, product: 
 @pytest.mark.parametrize(
     "text", ["", "Gi", "1 Gi", "1gi", "1KiB", "lots", "1.2.3", "NaN", "inf", "0x10", "1_000", "1e99", "-1"]
 )
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_an_invalid_quantity_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="quantity"):
         multiply(text, 1)
 

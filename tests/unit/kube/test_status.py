@@ -133,7 +133,7 @@ async def test_a_new_process_counts_the_events_of_the_old_one_on(server, client,
     await eventually(lambda: _events(server)["Made"]["count"] == 2)
 
 
-async def test_an_event_that_expired_is_made_anew(server, client, metrics, start, eventually):
+async def test_an_event_that_expired_is_recreated(server, client, metrics, start, eventually):
     pod = await server.put(f"{PODS}/a")
     recorder = Recorder(client, "tester", metrics=metrics)
     start(recorder.run())

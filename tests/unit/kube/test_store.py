@@ -1,4 +1,4 @@
-"""The store: it holds the newest of what it was told, tells differences, and its indexes agree with its objects."""
+"""The store holds the latest versions and reports differences, and its indexes match its objects."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_list_does_not_take_away_what_was_read_after_it():
     assert store.get(A) is not None
 
 
-def test_each_change_of_a_list_is_told_while_the_store_is_as_it_left_it():
+def test_each_change_of_a_list_is_reported_while_the_store_is_as_it_left_it():
     store = Store({"color": by_color})
     store.put(obj("a", 5, color="red"))
     listed = [obj("b", 6, color="red"), obj("c", 7, color="red")]

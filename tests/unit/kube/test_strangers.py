@@ -1,4 +1,4 @@
-"""One object's fault costs that object alone: it is told, the others go on, and it heals."""
+"""A faulty object affects only itself: its fault is reported, the others continue, and it recovers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Faults:
 # Decoding
 
 
-def test_of_a_list_with_an_object_that_is_nested_too_deep_the_others_are_read() -> None:
+def test_an_object_that_is_nested_too_deep_does_not_stop_the_list() -> None:
     items = (json.dumps(pod("a")).encode(), nested(pod("bad", 7)), json.dumps(pod("b", x='[{"}\\')).encode())
     listing = salvage_list(page(*items, version="9"))
     assert listing.metadata == {"resourceVersion": "9"}
@@ -70,13 +70,13 @@ def test_of_a_list_with_an_object_that_is_nested_too_deep_the_others_are_read() 
     ]
 
 
-def test_of_an_event_with_such_an_object_type_and_identity_are_read() -> None:
+def test_the_type_and_identity_of_an_event_with_an_unreadable_object_are_read() -> None:
     line = b'{"type":"MODIFIED","object":%s}' % nested(pod("bad", 7))
     assert salvage_event(line) == ("MODIFIED", {"metadata": pod("bad", 7)["metadata"]})
 
 
 @pytest.mark.parametrize("text", [b"", b"[", b'{"items":[', b"7", b'{"items":7}', b'{"items":[{}', b"]" * 50])
-def test_what_is_no_list_is_one_error(text: bytes) -> None:
+def test_a_value_that_is_not_a_list_is_one_error(text: bytes) -> None:
     with pytest.raises(DecodingError):
         salvage_list(text + b"\xff")
 
@@ -91,7 +91,7 @@ def test_an_answer_that_is_no_list_names_the_kind() -> None:
 
 
 def test_a_long_line_costs_no_more_for_coming_in_small_pieces() -> None:
-    """Its pieces are appended to one buffer; joined anew at each piece, it would be another object every time."""
+    """Its pieces are appended to one buffer. Joining them again for each piece would create a new object every time."""
     lines = Lines(1 << 20)
     buffers = set()
     for _unused in range(1000):
@@ -246,7 +246,7 @@ async def test_a_function_that_fails_costs_its_object_alone(server, client, metr
     await eventually(lambda: at_fault(metrics) == 0)
 
 
-async def test_a_fault_that_is_listed_again_is_not_told_again(server, client, metrics, start, eventually):
+async def test_a_fault_that_is_listed_again_is_not_reported_again(server, client, metrics, start, eventually):
     def strict(obj: dict[str, Any]) -> dict[str, Any]:
         return {**obj, "spec": obj["spec"]}
 

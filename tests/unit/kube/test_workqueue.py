@@ -76,7 +76,7 @@ async def test_row_20_a_held_key_waits_whatever_is_added(queue):
     assert time.monotonic() - began > 0.9
 
 
-async def test_row_17_a_key_that_never_stops_changing_starves_nobody(queue):
+async def test_row_17_a_key_that_never_stops_changing_starves_no_other_key(queue):
     turns = {A: 0, B: 0}
     queue.add(A)
     for _unused in range(100):

@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
 @dataclass
 class Service:
-    """A web application in a thread of its own, so that blocking clients can talk to it."""
+    """Runs a web application in a separate thread, so that blocking clients can use it."""
 
     app: web.Application
     seen: list[Seen] = field(default_factory=list)

@@ -23,7 +23,7 @@ class Store:
         self.objects = objects
         self.composite: set[str] = set()
         self.crc: dict[str, str] = {}
-        """Of objects whose real one shall not be told."""
+        """Object -> the hash to report instead of the real one."""
         self.generation = "7"
         """Of all objects."""
         self.token = ""

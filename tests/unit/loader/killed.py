@@ -24,7 +24,7 @@ from slipway.loader.transport.source import open_source
 
 AUDITED = ("open", "os.rename", "os.truncate", "os.mkdir")
 REMOVALS = ("os.remove", "os.rmdir")
-"""Told by name within an open folder."""
+"""Events whose path is relative to an open folder."""
 
 
 class Trap:
@@ -101,7 +101,7 @@ def main(url: str, place: Path, expected: dict[str, bytes]) -> int:
         if lived:
             return last - 1
         in_child(url, folder, 0)
-        assert visible(folder) == expected, f"touch {last}: the next load did not mend it"
+        assert visible(folder) == expected, f"touch {last}: the next load did not repair it"
         assert {path.name for path in folder.iterdir() if path.name.startswith(".")} == {MARKER}, (
             f"touch {last}: remains"
         )

@@ -1,7 +1,7 @@
 """A registry of artifacts in memory that does what a test tells it: cuts, lies, refuses, is full or read-only.
 
-It answers as the CNCF's does: an upload is at an offset, a token is asked for by a challenge, garbage goes when nobody
-names it. The tests in tests/registry ask a real one the same.
+It answers like the CNCF's registry: uploads have an offset, a challenge requests a token, and unreferenced blobs are
+collected. The tests in tests/registry run against a real one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The agent between a hub and an engine: wishes come true, restarts of either side are mended, failures are told."""
+"""The agent loads adapters from a hub into an engine, recovers from restarts of either, and reports errors."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ class Sidecar:
         return {HEADER: KEY.proof(method, path, body, POD, self.issued)}
 
     async def put(self, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
-        """Status and body of the answer to a wish."""
+        """Sends a request for adapters. Returns the status and body of the response."""
         async with self.http.put("/v1/adapters", data=body, headers=headers) as answer:
             return answer.status, await answer.text()
 
-    async def wish(self, *adapters: Adapter) -> AgentReport:
+    async def request(self, *adapters: Adapter) -> AgentReport:
         body = msgspec.json.encode(adapters)
         status, text = await self.put(body, self.proof("PUT", "/v1/adapters", body))
         assert status == 200, text
@@ -140,9 +140,9 @@ async def sidecar(tmp_path: Path, served: Service, hub: Service, root: Path) -> 
 
 
 @pytest.mark.parametrize("flat", [False, True])
-async def test_a_wished_adapter_is_fetched_and_loaded(sidecar: Sidecar, engine: Engine, flat: bool) -> None:
+async def test_a_desired_adapter_is_downloaded_and_loaded(sidecar: Sidecar, engine: Engine, flat: bool) -> None:
     engine.flat = flat
-    report = await sidecar.wish(ONE)
+    report = await sidecar.request(ONE)
     assert [state.phase for state in report.adapters] == ["Fetching"]
     await sidecar.settle()
     assert await sidecar.state() == {"m_a": ("Loaded", D1)}
@@ -150,10 +150,12 @@ async def test_a_wished_adapter_is_fetched_and_loaded(sidecar: Sidecar, engine: 
     assert engine.calls == [("load", "m_a")]
 
 
-async def test_what_is_not_wished_any_more_goes_from_engine_and_disk(sidecar: Sidecar, engine: Engine) -> None:
-    await sidecar.wish(ONE, OTHER)
+async def test_an_adapter_that_is_no_longer_desired_is_removed_from_engine_and_disk(
+    sidecar: Sidecar, engine: Engine
+) -> None:
+    await sidecar.request(ONE, OTHER)
     await sidecar.settle()
-    await sidecar.wish(OTHER)
+    await sidecar.request(OTHER)
     await sidecar.settle()
     assert list(engine.adapters) == ["m_b"]
     assert sidecar.versions() == {Version("m_b", D2)}
@@ -161,7 +163,7 @@ async def test_what_is_not_wished_any_more_goes_from_engine_and_disk(sidecar: Si
 
 
 async def test_an_engine_that_has_let_go_already_is_none_to_fail_for(sidecar: Sidecar, engine: Engine) -> None:
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     await sidecar.agent._engine.unload("m_a")
     await sidecar.agent._engine.unload("m_a")
@@ -171,10 +173,10 @@ async def test_an_engine_that_has_let_go_already_is_none_to_fail_for(sidecar: Si
 @pytest.mark.parametrize(("in_place", "calls"), [(True, ["replace"]), (False, ["load", "unload", "load"])])
 async def test_a_version_is_swapped(sidecar: Sidecar, engine: Engine, in_place: bool, calls: list[str]) -> None:
     engine.in_place = in_place
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     engine.calls.clear()
-    await sidecar.wish(TWO)
+    await sidecar.request(TWO)
     await sidecar.settle()
     assert [verb for verb, _name in engine.calls] == calls
     assert await sidecar.state() == {"m_a": ("Loaded", D2)}
@@ -182,12 +184,12 @@ async def test_a_version_is_swapped(sidecar: Sidecar, engine: Engine, in_place: 
 
 
 async def test_a_swap_waits_for_leave(sidecar: Sidecar, engine: Engine) -> None:
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
-    await sidecar.wish(msgspec.structs.replace(TWO, replace=False))
+    await sidecar.request(msgspec.structs.replace(TWO, replace=False))
     await sidecar.settle()
     assert await sidecar.state() == {"m_a": ("Fetched", D1)}
-    await sidecar.wish(TWO)
+    await sidecar.request(TWO)
     await sidecar.settle()
     assert await sidecar.state() == {"m_a": ("Loaded", D2)}
 
@@ -197,7 +199,7 @@ async def test_a_restarted_engine_gets_its_adapters_from_the_disk(
     sidecar: Sidecar, engine: Engine, hub: Service, tells_paths: bool
 ) -> None:
     engine.tells_paths = tells_paths
-    await sidecar.wish(ONE, OTHER)
+    await sidecar.request(ONE, OTHER)
     await sidecar.settle()
     count = len(hub.seen)
     engine.restart()
@@ -206,8 +208,10 @@ async def test_a_restarted_engine_gets_its_adapters_from_the_disk(
     assert len(hub.seen) == count
 
 
-async def test_a_restarted_sidecar_knows_wish_and_state(sidecar: Sidecar, engine: Engine, hub: Service) -> None:
-    await sidecar.wish(ONE)
+async def test_a_restarted_sidecar_remembers_the_desired_adapters_and_their_state(
+    sidecar: Sidecar, engine: Engine, hub: Service
+) -> None:
+    await sidecar.request(ONE)
     await sidecar.settle()
     engine.calls.clear()
     count = len(hub.seen)
@@ -219,7 +223,7 @@ async def test_a_restarted_sidecar_knows_wish_and_state(sidecar: Sidecar, engine
 
 async def test_not_ready_from_the_engine_s_end_until_its_adapters_are_back(sidecar: Sidecar, engine: Engine) -> None:
     assert await sidecar.health() == 200
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     assert await sidecar.health() == 200
     engine.restart()
@@ -233,7 +237,7 @@ async def test_not_ready_from_the_engine_s_end_until_its_adapters_are_back(sidec
 
 
 async def test_an_adapter_that_the_engine_refuses_keeps_no_pod_from_its_work(sidecar: Sidecar, engine: Engine) -> None:
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     engine.restart()
     engine.refuses = "rank 64 is greater than max_lora_rank 16"
@@ -247,7 +251,7 @@ async def test_an_engine_that_only_claims_to_have_loaded_is_not_asked_for_ever(
     sidecar: Sidecar, engine: Engine
 ) -> None:
     engine.adapters["m_a"] = "/elsewhere"
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     assert engine.calls == [("load", "m_a")]
     assert await sidecar.state() == {"m_a": ("Failed", "")}
@@ -255,20 +259,20 @@ async def test_an_engine_that_only_claims_to_have_loaded_is_not_asked_for_ever(
 
 async def test_adapters_of_others_are_left_alone(sidecar: Sidecar, engine: Engine) -> None:
     engine.adapters["static"] = "/models/static"
-    await sidecar.wish()
+    await sidecar.request()
     await sidecar.settle()
     assert engine.calls == []
 
 
-async def test_nothing_is_taken_away_before_the_first_wish(sidecar: Sidecar) -> None:
+async def test_nothing_is_removed_before_the_first_request(sidecar: Sidecar) -> None:
     marker = msgspec.json.encode({"url": ONE.url, "revision": "", "files": {}})
     write(sidecar.store.path(Version("m_z", D1)), {".slipway-complete": marker})
     await sidecar.settle()
     assert sidecar.versions() == {Version("m_z", D1)}
 
 
-async def test_a_source_that_refuses_is_told_and_tried_again_later(sidecar: Sidecar, hub: Service) -> None:
-    await sidecar.wish(Adapter("m_a", "hf://acme/none"))
+async def test_a_source_that_refuses_is_reported_and_tried_again_later(sidecar: Sidecar, hub: Service) -> None:
+    await sidecar.request(Adapter("m_a", "hf://acme/none"))
     await sidecar.settle()
     assert await sidecar.state() == {"m_a": ("Failed", "")}
     assert "has no repository acme/none" in await sidecar.message()
@@ -278,7 +282,7 @@ async def test_a_source_that_refuses_is_told_and_tried_again_later(sidecar: Side
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyError("size")])
-async def test_a_fetch_that_breaks_is_told_and_not_repeated_at_once(
+async def test_a_fetch_that_breaks_is_reported_and_not_repeated_at_once(
     sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     tries = []
@@ -288,7 +292,7 @@ async def test_a_fetch_that_breaks_is_told_and_not_repeated_at_once(
         raise fault
 
     monkeypatch.setattr(sidecar.agent, "_fetch", breaks)
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     await sidecar.settle()
     assert len(tries) == 1
@@ -304,12 +308,12 @@ async def test_a_disk_that_cannot_be_read_does_not_end_the_agent(
     with monkeypatch.context() as patch:
         patch.setattr(sidecar.store, "scan", fails)
         assert not await sidecar.agent._safe_step()
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     assert await sidecar.state() == {"m_a": ("Loaded", D1)}
 
 
-async def test_a_fetch_that_is_not_wished_any_more_ends_and_leaves_nothing(sidecar: Sidecar, hub: Service) -> None:
+async def test_a_download_that_is_no_longer_desired_ends_and_leaves_nothing(sidecar: Sidecar, hub: Service) -> None:
     async def slow(request: web.Request) -> web.StreamResponse | None:
         if not request.path.endswith("safetensors"):
             return None
@@ -322,18 +326,18 @@ async def test_a_fetch_that_is_not_wished_any_more_ends_and_leaves_nothing(sidec
         return response
 
     hub.interfere = slow
-    await sidecar.wish(TWO)
+    await sidecar.request(TWO)
     await sidecar.agent.step()
     async with asyncio.timeout(PATIENCE):
-        while (await sidecar.wish(TWO)).progress is None:  # noqa: ASYNC110  # it is told over HTTP
+        while (await sidecar.request(TWO)).progress is None:  # noqa: ASYNC110  # the agent is reachable only over HTTP
             await asyncio.sleep(0.01)
-    await sidecar.wish()
+    await sidecar.request()
     await sidecar.settle()
     assert sidecar.versions() == set()
 
 
 async def test_an_engine_that_is_gone_is_waited_for(sidecar: Sidecar, engine: Engine, served: Service) -> None:
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     sidecar.agent._engine._url = "http://127.0.0.1:9"
     engine.restart()
@@ -347,7 +351,7 @@ async def test_an_engine_that_is_gone_is_waited_for(sidecar: Sidecar, engine: En
 
 
 async def test_a_busy_engine_keeps_what_it_has(sidecar: Sidecar, served: Service) -> None:
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
 
     async def interfere(_request: web.Request) -> web.StreamResponse | None:
@@ -364,7 +368,7 @@ async def test_an_engine_without_these_calls_is_explained(sidecar: Sidecar, serv
         return web.json_response({"detail": "Not Found"}, status=404) if request.method == "POST" else None
 
     served.interfere = interfere
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     assert "start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True" in await sidecar.message()
 
@@ -380,7 +384,9 @@ async def test_an_engine_without_these_calls_is_explained(sidecar: Sidecar, serv
         (b"[" + b" " * (1 << 20) + b"]", 413, ""),
     ],
 )
-async def test_a_wish_that_makes_no_sense_is_refused(sidecar: Sidecar, body: bytes, status: int, words: str) -> None:
+async def test_an_invalid_request_for_adapters_is_rejected(
+    sidecar: Sidecar, body: bytes, status: int, words: str
+) -> None:
     code, text = await sidecar.put(body, sidecar.proof("PUT", "/v1/adapters", body))
     assert code == status
     assert words in text
@@ -394,7 +400,7 @@ EVIL = "hf://acme/lora"
 
 
 async def refused(sidecar: Sidecar, body: bytes, headers: dict[str, str], status: int, reason: str) -> None:
-    """The request is answered so, and leaves wish, engine and disk as they are."""
+    """The request gets this response, and changes neither the desired adapters, nor the engine, nor the disk."""
     before = (sidecar.agent.desired, dict(await sidecar.agent._engine.models()), sidecar.versions())
     code, text = await sidecar.put(body, headers)
     assert (code, reason in text) == (status, True), text
@@ -405,7 +411,7 @@ async def refused(sidecar: Sidecar, body: bytes, headers: dict[str, str], status
 @pytest.fixture
 async def attacked(sidecar: Sidecar) -> Sidecar:
     """One whose engine answers with the genuine adapter."""
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     return sidecar
 
@@ -446,7 +452,7 @@ async def test_a_replayed_order_is_refused_also_after_a_restart(sidecar: Sidecar
     old = NOTHING, sidecar.proof("PUT", "/v1/adapters", NOTHING)
     assert (await sidecar.put(*old))[0] == 200
     await refused(sidecar, *old, 403, "not newer than the last one")
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     await refused(sidecar, *old, 403, "not newer than the last one")
     await sidecar.restart()
@@ -467,12 +473,12 @@ async def test_an_order_of_another_time_is_refused(attacked: Sidecar, seconds: i
 @pytest.mark.parametrize("seconds", [59, -59])
 async def test_clocks_of_nodes_may_differ_by_less_than_a_minute(sidecar: Sidecar, seconds: int) -> None:
     sidecar.now = lambda: sidecar.issued + seconds * 10**9
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     assert (await sidecar.state())["m_a"] == ("Loaded", D1)
 
 
-async def test_what_a_loader_tells_is_for_the_controller_alone(attacked: Sidecar) -> None:
+async def test_only_the_controller_may_read_a_loaders_state(attacked: Sidecar) -> None:
     async with attacked.http.get("/v1/state") as answer:
         assert (answer.status, "m_a" in await answer.text()) == (401, False)
     assert await attacked.health() == 200
@@ -488,7 +494,7 @@ async def test_a_stranger_is_refused_before_its_body_is_read(attacked: Sidecar) 
 
 
 async def test_the_loader_says_itself_of_which_url_its_digest_is(sidecar: Sidecar) -> None:
-    """What the review did: a wish with the digest of the genuine url and the url of another one."""
+    """The attack from a review: a request with the digest of the genuine URL and a different URL."""
     await sidecar.put(BACKDOOR, sidecar.proof("PUT", "/v1/adapters", BACKDOOR))
     await sidecar.settle()
     [adapter] = (await sidecar.report()).adapters
@@ -499,7 +505,7 @@ async def test_the_loader_says_itself_of_which_url_its_digest_is(sidecar: Sideca
 async def test_a_version_whose_marker_names_another_url_is_fetched_again(sidecar: Sidecar, engine: Engine) -> None:
     folder = sidecar.store.path(Version("m_a", D1))
     write(folder, {".slipway-complete": msgspec.json.encode({"url": EVIL, "revision": "", "files": {}})})
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     await sidecar.settle()
     assert await sidecar.state() == {"m_a": ("Loaded", D1)}
     assert msgspec.json.decode((folder / ".slipway-complete").read_bytes())["url"] == ONE.url
@@ -509,10 +515,10 @@ async def test_a_version_whose_marker_names_another_url_is_fetched_again(sidecar
 async def test_adapters_beyond_their_room_are_refused_and_the_others_stay(sidecar: Sidecar) -> None:
     sidecar.room = 150_000
     await sidecar.restart()
-    await sidecar.wish(OTHER)
+    await sidecar.request(OTHER)
     await sidecar.settle()
     third = Adapter("m_c", "hf://acme/lora@main")
-    await sidecar.wish(OTHER, third)
+    await sidecar.request(OTHER, third)
     await sidecar.settle()
     assert await sidecar.state() == {"m_b": ("Loaded", D2), "m_c": ("Failed", "")}
     message = (await sidecar.report()).adapters[1].message
@@ -525,9 +531,9 @@ async def test_adapters_beyond_their_room_are_refused_and_the_others_stay(sideca
 async def test_the_loop_runs_by_itself_until_it_is_cancelled(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PERIOD", 0.05)
     task = asyncio.create_task(sidecar.agent.run())
-    await sidecar.wish(ONE)
+    await sidecar.request(ONE)
     async with asyncio.timeout(PATIENCE):
-        while await sidecar.state() != {"m_a": ("Loaded", D1)}:  # noqa: ASYNC110  # it is told over HTTP
+        while await sidecar.state() != {"m_a": ("Loaded", D1)}:  # noqa: ASYNC110  # the agent is reachable only over HTTP
             await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""Adapters that lie in the engine's container already: nothing is fetched, and the engine is told where they are."""
+"""Adapters that are already in the engine's container are not downloaded; the engine gets their paths."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ async def sidecar(tmp_path: Path, start: Start, engine: Engine) -> AsyncIterator
     await new_sidecar.stop()
 
 
-async def test_the_engine_is_told_the_path_that_it_sees(sidecar: Sidecar, engine: Engine, loras: Path) -> None:
+async def test_the_engine_gets_the_path_in_its_container(sidecar: Sidecar, engine: Engine, loras: Path) -> None:
     sql = Adapter("sql", f"file://{loras}/sql")
-    await sidecar.wish(sql)
+    await sidecar.request(sql)
     await sidecar.settle()
     assert engine.adapters == {"sql": f"{loras}/sql"}
     assert await sidecar.state() == {"sql": ("Loaded", sql.digest)}
@@ -52,28 +52,28 @@ async def test_the_engine_is_told_the_path_that_it_sees(sidecar: Sidecar, engine
 
 
 async def test_a_name_with_a_colon_is_a_folder_like_any_other(sidecar: Sidecar, engine: Engine, loras: Path) -> None:
-    await sidecar.wish(Adapter("chat:sql", f"file://{loras}/sql"))
+    await sidecar.request(Adapter("chat:sql", f"file://{loras}/sql"))
     await sidecar.settle()
     assert list(engine.adapters) == ["chat:sql"]
 
 
 async def test_another_path_takes_the_place_of_the_first_one(sidecar: Sidecar, engine: Engine, loras: Path) -> None:
     law = Adapter("one", f"file://{loras}/law")
-    await sidecar.wish(Adapter("one", f"file://{loras}/sql"))
+    await sidecar.request(Adapter("one", f"file://{loras}/sql"))
     await sidecar.settle()
-    await sidecar.wish(law)
+    await sidecar.request(law)
     await sidecar.settle()
     assert engine.adapters == {"one": f"{loras}/law"}
     assert [verb for verb, _name in engine.calls] == ["load", "load", "unload", "load"]
     assert sidecar.versions() == {Version("one", law.digest)}
 
 
-async def test_what_is_not_wished_any_more_is_unloaded_and_stays_on_its_volume(
+async def test_an_adapter_that_is_no_longer_desired_is_unloaded_and_stays_on_its_volume(
     sidecar: Sidecar, engine: Engine, loras: Path
 ) -> None:
-    await sidecar.wish(Adapter("sql", f"file://{loras}/sql"))
+    await sidecar.request(Adapter("sql", f"file://{loras}/sql"))
     await sidecar.settle()
-    await sidecar.wish()
+    await sidecar.request()
     await sidecar.settle()
     assert engine.adapters == {}
     assert sidecar.versions() == set()
@@ -86,7 +86,7 @@ async def test_an_engine_that_has_let_go_already_is_none_to_fail_for(sidecar: Si
 
 
 async def test_a_restarted_engine_gets_it_again(sidecar: Sidecar, engine: Engine, loras: Path) -> None:
-    await sidecar.wish(Adapter("sql", f"file://{loras}/sql"))
+    await sidecar.request(Adapter("sql", f"file://{loras}/sql"))
     await sidecar.settle()
     engine.adapters.clear()
     await sidecar.restart()
@@ -94,8 +94,8 @@ async def test_a_restarted_engine_gets_it_again(sidecar: Sidecar, engine: Engine
     assert engine.adapters == {"sql": f"{loras}/sql"}
 
 
-async def test_the_engine_s_reason_is_told(sidecar: Sidecar, loras: Path) -> None:
-    await sidecar.wish(Adapter("sql", f"file://{loras}/none"))
+async def test_the_engine_s_reason_is_reported(sidecar: Sidecar, loras: Path) -> None:
+    await sidecar.request(Adapter("sql", f"file://{loras}/none"))
     await sidecar.settle()
     assert await sidecar.state() == {"sql": ("Failed", "")}
     assert "no adapter_config.json" in await sidecar.message()
@@ -105,9 +105,9 @@ async def test_one_that_the_engine_was_started_with_is_left_alone(
     sidecar: Sidecar, engine: Engine, loras: Path
 ) -> None:
     engine.adapters["law"] = f"{loras}/law"
-    await sidecar.wish(Adapter("sql", f"file://{loras}/sql"))
+    await sidecar.request(Adapter("sql", f"file://{loras}/sql"))
     await sidecar.settle()
-    await sidecar.wish()
+    await sidecar.request()
     await sidecar.settle()
     assert engine.adapters == {"law": f"{loras}/law"}
 

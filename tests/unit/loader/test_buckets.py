@@ -69,7 +69,7 @@ def test_the_token_of_a_session_is_signed(from_s3: Loading, s3: Service) -> None
 
 @pytest.mark.parametrize("place", ["http://localhost:{port}", "http://127.0.0.2:{port}", "http://127.0.0.1:9"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_store_leads_nobody_to_another_host(from_s3: Loading, s3: Service, place: str, status: int) -> None:
+def test_a_store_cannot_redirect_to_another_host(from_s3: Loading, s3: Service, place: str, status: int) -> None:
     """Neither do its bytes come from there, nor is a token of a session sent there."""
     from_s3.env["AWS_SESSION_TOKEN"] = "token-of-a-session"
     port = s3.url.rpartition(":")[2]
@@ -276,7 +276,7 @@ def test_a_listing_without_end_is_given_up(from_s3: Loading, s3: Service, status
 
 
 @pytest.mark.parametrize("text", ["<html>", "<a></a>", "welcome"])
-def test_a_store_that_speaks_something_else_is_told(from_s3: Loading, s3: Service, text: str) -> None:
+def test_a_store_that_speaks_something_else_is_reported(from_s3: Loading, s3: Service, text: str) -> None:
     async def interfere(_request: web.Request) -> web.StreamResponse | None:
         return web.Response(text=text, content_type="text/html")
 
@@ -293,7 +293,7 @@ def test_a_store_that_speaks_something_else_is_told(from_s3: Loading, s3: Servic
         ("user:secret@127.0.0.1:9", "the store's endpoint must begin with https:// or http://"),
     ],
 )
-def test_an_endpoint_that_can_be_none_is_told(from_s3: Loading, endpoint: str, words: str) -> None:
+def test_an_endpoint_that_can_be_none_is_reported(from_s3: Loading, endpoint: str, words: str) -> None:
     from_s3.env["AWS_ENDPOINT_URL"] = endpoint
     with pytest.raises(LoadError) as caught:
         from_s3(URL)
@@ -301,7 +301,7 @@ def test_an_endpoint_that_can_be_none_is_told(from_s3: Loading, endpoint: str, w
     assert "secret" not in str(caught.value)
 
 
-def test_a_bucket_that_the_library_does_not_take_is_told(from_s3: Loading) -> None:
+def test_a_bucket_that_the_library_does_not_take_is_reported(from_s3: Loading) -> None:
     with pytest.raises(LoadError, match=r"s3://of-a-point-s3alias/x at 127\.0\.0\.1 cannot be reached: bucket name"):
         from_s3("s3://of-a-point-s3alias/x")
 

@@ -117,7 +117,7 @@ def test_a_bucket_with_more_files_than_any_model_is_refused(
     assert len(gcs.seen) == 3
 
 
-def test_what_is_no_store_is_told(from_gcs: Loading, gcs: Service) -> None:
+def test_a_server_that_is_not_a_store_is_reported(from_gcs: Loading, gcs: Service) -> None:
     async def interfere(_request: web.Request) -> web.StreamResponse | None:
         return web.json_response(["welcome"])
 
@@ -152,7 +152,7 @@ def test_a_key_file_gives_the_token(
     assert len([seen for seen in gcs.seen if seen.path == "/token"]) == 1
 
 
-def test_a_key_file_that_is_none_is_told(loading: Loading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_file_that_is_none_is_reported(loading: Loading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "key.json").write_text("{}")
     loading.env = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "key.json")}
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
@@ -173,7 +173,7 @@ def test_a_key_file_leads_only_where_the_guard_lets_it(
     assert gcs.seen == []
 
 
-def test_credentials_that_may_not_read_are_told_so(
+def test_credentials_without_read_access_are_reported(
     loading: Loading, gcs: Service, store: Store, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def interfere(request: web.Request) -> web.StreamResponse | None:
@@ -187,7 +187,7 @@ def test_credentials_that_may_not_read_are_told_so(
         loading(URL)
 
 
-def test_nobody_asks_as_the_node_unless_the_operator_lets_it(
+def test_node_identities_are_used_only_if_the_operator_allows_it(
     from_gcs: Loading, gcs: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Google's library would ask the metadata service by itself."""
@@ -195,7 +195,7 @@ def test_nobody_asks_as_the_node_unless_the_operator_lets_it(
 
     def default(**_options: object) -> None:
         calls.append(True)
-        raise exceptions.DefaultCredentialsError("nobody")
+        raise exceptions.DefaultCredentialsError("no credentials")
 
     monkeypatch.setattr("google.auth.default", default)
     monkeypatch.setattr(google, "PUBLIC", gcs.url)

@@ -1,4 +1,4 @@
-"""Addresses that specs name are asked only where the guard lets a loader go, and nothing secret is told of them."""
+"""A loader connects to a spec's addresses only if the guard allows it, and error messages reveal no secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .site import SHA, WHOLE, Site
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "2130706433", "0x7f.1", "localhost", "127.1"])
-def test_what_only_the_cluster_can_ask_is_not_asked(site: Site, folder: Path, name: str) -> None:
+def test_addresses_that_only_the_cluster_can_reach_get_no_request(site: Site, folder: Path, name: str) -> None:
     url = site.url.replace("127.0.0.1", name)
     with pytest.raises(LoadError, match=r"^SourceNotAllowed: .*: ask the operator to allow it$") as raised:
         stage(url, partial(opened, url, {}, AddressPolicy()), folder, WHOLE, work())
@@ -75,7 +75,7 @@ def test_a_host_that_is_not_there_is_asked_again_later(folder: Path) -> None:
     assert raised.value.transient
 
 
-def test_nothing_secret_is_told(site: Site, folder: Path) -> None:
+def test_nothing_secret_is_reported(site: Site, folder: Path) -> None:
     url = site.url.replace("http://", "http://me:hunter2@").replace("tiny.gguf", "none?sig=hunter2")
     with pytest.raises(LoadError) as raised:
         stage(url, partial(opened, url, {}, None), folder, WHOLE, work())

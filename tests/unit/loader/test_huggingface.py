@@ -59,7 +59,7 @@ def test_a_connection_that_never_brings_a_byte_is_given_up(from_hub: Loading, hu
     assert caught.value.transient
 
 
-def test_wrong_bytes_are_fetched_anew_and_never_get_the_name(from_hub: Loading, hub: Service) -> None:
+def test_wrong_bytes_are_fetched_again_and_never_get_the_name(from_hub: Loading, hub: Service) -> None:
     turns = 0
 
     async def interfere(request: web.Request) -> web.StreamResponse | None:
@@ -160,7 +160,7 @@ def test_the_token_stays_with_the_hub_when_it_redirects(from_hub: Loading, hub: 
 
 
 @pytest.mark.parametrize("rows", [[{"type": "file"}], [{"type": "file", "path": "x", "size": "?", "oid": "1"}], [1]])
-def test_a_listing_that_makes_no_sense_is_told(from_hub: Loading, hub: Service, rows: list[object]) -> None:
+def test_a_listing_that_makes_no_sense_is_reported(from_hub: Loading, hub: Service, rows: list[object]) -> None:
     async def interfere(request: web.Request) -> web.StreamResponse | None:
         return web.json_response(rows) if "/tree/" in request.path else None
 
@@ -229,7 +229,7 @@ def test_a_repository_with_more_files_than_any_model_is_refused(
     assert len([seen for seen in hub.seen if "/tree/" in seen.path]) == 3
 
 
-def test_what_is_no_hub_is_told(from_hub: Loading, hub: Service) -> None:
+def test_a_server_that_is_not_a_hub_is_reported(from_hub: Loading, hub: Service) -> None:
     async def interfere(_request: web.Request) -> web.StreamResponse | None:
         return web.Response(text="<html>welcome</html>", content_type="text/html")
 
@@ -238,7 +238,7 @@ def test_what_is_no_hub_is_told(from_hub: Loading, hub: Service) -> None:
         from_hub(URL)
 
 
-def test_an_address_that_nobody_answers_is_named_without_secrets(loading: Loading) -> None:
+def test_an_address_without_an_answer_is_reported_without_secrets(loading: Loading) -> None:
     loading.env = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": TOKEN}
     with pytest.raises(LoadError, match=r"127\.0\.0\.1:9 cannot be reached: connection refused") as caught:
         loading(URL)

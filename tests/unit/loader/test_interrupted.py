@@ -82,7 +82,7 @@ def test_a_resumed_load_asks_only_for_what_is_missing(from_hub: Loading, hub: Se
     assert int(ranges[0].removeprefix("bytes=").removesuffix("-")) > 0
 
 
-def test_a_full_disk_is_told_before_a_byte_is_asked_for(
+def test_a_full_disk_is_reported_before_a_byte_is_asked_for(
     from_hub: Loading, hub: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     volume = SimpleNamespace(f_bavail=10, f_frsize=4096, f_blocks=100)
@@ -92,7 +92,7 @@ def test_a_full_disk_is_told_before_a_byte_is_asked_for(
     assert not [seen for seen in hub.seen if "/resolve/" in seen.path]
 
 
-def test_a_disk_that_fills_up_is_told_and_what_came_is_kept(hub: Service, tmp_path: Path) -> None:
+def test_a_disk_that_fills_up_is_reported_and_what_came_is_kept(hub: Service, tmp_path: Path) -> None:
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, 700_000))
 
@@ -107,7 +107,7 @@ def test_a_disk_that_fills_up_is_told_and_what_came_is_kept(hub: Service, tmp_pa
 
 
 @pytest.mark.parametrize("step", ["begin", "finish"])
-def test_a_disk_that_is_full_at_the_edges_is_told_too(
+def test_a_disk_that_is_full_at_the_edges_is_reported_as_well(
     from_hub: Loading, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     def full(*_arguments: object) -> None:
@@ -118,13 +118,13 @@ def test_a_disk_that_is_full_at_the_edges_is_told_too(
         from_hub(URL)
 
 
-def test_a_folder_that_cannot_be_written_is_told(from_hub: Loading, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(from_hub: Loading, tmp_path: Path) -> None:
     (tmp_path / "models").write_text("a file where a folder should be")
     with pytest.raises(LoadError, match=r"cannot write .*: Not a directory: check the volume and its owner"):
         from_hub(URL)
 
 
-def test_a_term_signal_ends_it_at_once_and_progress_is_told_meanwhile(hub: Service, tmp_path: Path) -> None:
+def test_a_term_signal_ends_it_at_once_and_progress_is_reported_meanwhile(hub: Service, tmp_path: Path) -> None:
     reached, port = threading.Event(), reserved_port()
     hub.interfere = _stalls(reached)
     key, place = SigningKey.generate(), ("--listen", f"127.0.0.1:{port}")

@@ -81,7 +81,7 @@ def test_commands_that_make_no_sense_are_refused(command: list[str]) -> None:
     assert caught.value.code == 2
 
 
-def test_without_the_controllers_key_nobody_is_answered(
+def test_without_the_controllers_key_no_request_is_answered(
     hub: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
@@ -103,7 +103,7 @@ def test_addresses_are_shown_without_what_may_be_secret(url: str, shown: str) ->
     assert redact_url(url) == shown
 
 
-def test_progress_is_told_in_words() -> None:
+def test_progress_is_reported_in_words() -> None:
     now = [0.0]
     meter = Meter(lambda: now[0])
     assert meter.progress().message == "listing files"

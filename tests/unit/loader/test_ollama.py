@@ -155,6 +155,6 @@ def test_an_unknown_model_fails_with_its_name(begin: Any) -> None:
 @pytest.mark.parametrize(
     "url", ["ollama://:x", "ollama://a/b", "ollama://../x", "ollama://a:b:c", "ollama://a@sha256:0"]
 )
-def test_what_names_no_model_is_refused(url: str) -> None:
+def test_a_request_without_a_model_is_rejected(url: str) -> None:
     with pytest.raises(LoadError, match="does not name a model"):
         open_source(url, {}, Access())

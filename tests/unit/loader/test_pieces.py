@@ -218,7 +218,7 @@ def zip_link() -> bytes:
 
 
 def long_header() -> bytes:
-    """A header that says that more headers of 8 GB follow."""
+    """A header that announces 8 GB of further headers."""
     info = tarfile.TarInfo("x")
     info.type, info.size = tarfile.XHDTYPE, 8 << 30
     return info.tobuf(tarfile.GNU_FORMAT) + bytes(1024)
@@ -245,7 +245,7 @@ def nested_headers() -> bytes:
 
 
 def huge_directory() -> bytes:
-    """A zip whose end says that 3 GB of directory are before it."""
+    """A zip whose end record announces a directory of 3 GB."""
     return b"PK\x03\x04" + bytes(100) + b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 60000, 60000, 3 << 30, 4, 0)
 
 

@@ -1,4 +1,4 @@
-"""What the agent does next, for every meeting of wish, disk and engine."""
+"""The agent's next actions, for every combination of desired adapters, disk and engine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ A1, A2 = Version("m_a", ONE), Version("m_a", TWO)
 B1 = Version("m_b", ONE)
 
 
-def wish(*versions: Version, replace: bool = True) -> list[Adapter]:
+def adapters(*versions: Version, replace: bool = True) -> list[Adapter]:
     return [Adapter(one.name, URLS[one.digest], replace) for one in versions]
 
 
-FETCH_A1, FETCH_A2 = (Fetch(wish(one)[0]) for one in (A1, A2))
+FETCH_A1, FETCH_A2 = (Fetch(adapters(one)[0]) for one in (A1, A2))
 
 
 @pytest.mark.parametrize(
-    ("wished", "complete", "partial", "engine", "actions"),
+    ("desired", "complete", "partial", "engine", "actions"),
     [
         pytest.param([], [], [], {}, [], id="nothing at all"),
         pytest.param([A1], [], [], {}, [FETCH_A1], id="a new one is fetched"),
@@ -29,7 +29,7 @@ FETCH_A1, FETCH_A2 = (Fetch(wish(one)[0]) for one in (A1, A2))
         pytest.param([A1], [], [A1], {}, [FETCH_A1], id="one that was begun is fetched on"),
         pytest.param([A1], [A1], [], None, [], id="a starting engine is waited for"),
         pytest.param([A1], [A1], [], {}, [Load(A1)], id="what is there is loaded, also after a restart"),
-        pytest.param([A1], [A1], [], {"m_a": ONE}, [], id="as wished"),
+        pytest.param([A1], [A1], [], {"m_a": ONE}, [], id="as desired"),
         pytest.param([A2], [A1], [], {"m_a": ONE}, [FETCH_A2], id="the other version stays until the next is there"),
         pytest.param([A2], [A1], [], {}, [FETCH_A2, Load(A1)], id="a restarted engine answers with what is there"),
         pytest.param([A2], [A1, A2], [], {"m_a": ONE}, [Load(A2, swap=True)], id="a swap"),
@@ -43,19 +43,19 @@ FETCH_A1, FETCH_A2 = (Fetch(wish(one)[0]) for one in (A1, A2))
     ],
 )
 def test_plan(
-    wished: list[Version],
+    desired: list[Version],
     complete: list[Version],
     partial: list[Version],
     engine: dict[str, str] | None,
     actions: list[Action],
 ) -> None:
-    assert plan(wish(*wished), complete, partial, engine) == actions
+    assert plan(adapters(*desired), complete, partial, engine) == actions
 
 
 @pytest.mark.parametrize(
     ("complete", "engine", "actions"),
     [
-        ([A1], {"m_a": ONE}, [Fetch(wish(A2, replace=False)[0])]),
+        ([A1], {"m_a": ONE}, [Fetch(adapters(A2, replace=False)[0])]),
         ([A1, A2], {"m_a": ONE}, []),
         ([A1, A2], {}, [Load(A2), Remove(A1)]),
         ([A2], {}, [Load(A2)]),
@@ -64,4 +64,4 @@ def test_plan(
 def test_without_leave_to_replace_only_an_empty_place_is_taken(
     complete: list[Version], engine: dict[str, str], actions: list[Action]
 ) -> None:
-    assert plan(wish(A2, replace=False), complete, [], engine) == actions
+    assert plan(adapters(A2, replace=False), complete, [], engine) == actions

@@ -141,7 +141,7 @@ def test_equal_content_has_an_equal_digest_wherever_it_lies(begin: Begin) -> Non
     assert begin().digest == begin(repository="cluster/llama/other").digest
 
 
-def test_what_was_published_is_not_sent_again(begin: Begin, oci: Oci) -> None:
+def test_published_blobs_are_not_sent_again(begin: Begin, oci: Oci) -> None:
     first, sent = begin(), oci.received
     again = begin()
 
@@ -180,7 +180,7 @@ def test_a_publisher_that_is_killed_again_and_again_sends_no_byte_twice(
     assert pulled(oci, publication.digest, tmp_path / "pulled") == LLAMA
 
 
-def test_what_was_told_by_the_loader_before_is_enough_to_go_on(begin: Begin, oci: Oci) -> None:
+def test_an_earlier_report_of_the_loader_is_enough_to_continue(begin: Begin, oci: Oci) -> None:
     meter = Meter()
     oci.cuts = [150_000]
     with pytest.raises(LoadError):
@@ -195,7 +195,7 @@ def test_what_was_told_by_the_loader_before_is_enough_to_go_on(begin: Begin, oci
 
 
 @pytest.mark.parametrize("text", ["{}", "[", '{"key": "k", "location": "https://evil.example/x"}', "x" * 5000])
-def test_what_was_told_is_not_believed_where_it_is_not_sound(begin: Begin, oci: Oci, text: str) -> None:
+def test_an_invalid_report_is_not_trusted(begin: Begin, oci: Oci, text: str) -> None:
     assert begin(resume=text).digest == oci.tags[REPOSITORY]["published"]
 
 
@@ -207,7 +207,7 @@ def test_a_connection_that_is_cut_within_one_process_goes_on(begin: Begin, oci: 
     assert oci.received < BIG + small + 20_000
 
 
-def test_an_upload_that_a_registry_forgot_begins_anew(begin: Begin, oci: Oci, tmp_path: Path) -> None:
+def test_an_upload_that_a_registry_forgot_starts_again(begin: Begin, oci: Oci, tmp_path: Path) -> None:
     oci.cuts = [150_000]
     with pytest.raises(LoadError):
         begin(ONCE)
@@ -261,7 +261,7 @@ def test_nothing_is_sent_where_it_would_not_fit(begin: Begin, oci: Oci, free: in
     assert not oci.received
 
 
-def test_what_is_there_already_needs_no_room(begin: Begin, root: Path) -> None:
+def test_existing_files_need_no_room(begin: Begin, root: Path) -> None:
     begin()
     write(root / "acme/llama", {"generation_config.json": b"{}"})
 
@@ -288,7 +288,7 @@ def test_a_blob_that_a_manifest_names_a_hundred_times_has_its_size_once(begin: B
 
 
 @pytest.mark.parametrize("claimed", [1, 1 << 50])
-def test_a_manifest_that_gives_a_blob_two_sizes_is_published_anew(begin: Begin, oci: Oci, claimed: int) -> None:
+def test_a_manifest_that_gives_a_blob_two_sizes_is_published_again(begin: Begin, oci: Oci, claimed: int) -> None:
     first = begin()
     rewrite(oci, lambda manifest: manifest["layers"].append(manifest["layers"][-1] | {"size": claimed}))
 
@@ -296,7 +296,7 @@ def test_a_manifest_that_gives_a_blob_two_sizes_is_published_anew(begin: Begin, 
 
 
 @pytest.mark.parametrize("claimed", [1, 1 << 50])
-def test_a_manifest_that_claims_another_size_than_its_blob_is_published_anew(
+def test_a_manifest_that_claims_another_size_than_its_blob_is_published_again(
     begin: Begin, oci: Oci, claimed: int
 ) -> None:
     first = begin()
@@ -330,7 +330,7 @@ def test_a_blob_that_vanishes_before_the_end_is_no_success(
     assert raised.value.transient
 
 
-def test_what_is_collected_before_it_is_named_is_sent_again(
+def test_blobs_that_are_collected_before_the_manifest_are_sent_again(
     begin: Begin, oci: Oci, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     real, collections = Registry.commit, iter([True, False, True])

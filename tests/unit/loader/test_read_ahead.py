@@ -1,4 +1,4 @@
-"""Bytes that are read by a thread of their own."""
+"""Bytes that a separate thread reads ahead."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_nothing_is_read_after_the_stop_and_the_source_is_closed() -> None:
     assert closed.is_set()
 
 
-def test_who_leaves_does_not_wait() -> None:
+def test_a_deleted_service_does_not_wait() -> None:
     go_on, closed = threading.Event(), threading.Event()
 
     def silent() -> Iterator[bytes]:

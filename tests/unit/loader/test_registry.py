@@ -59,7 +59,7 @@ def test_an_upload_that_is_cut_goes_on_at_the_offset_of_the_registry(oci: Oci) -
     assert oci.received == len(CONTENT)
 
 
-def test_an_upload_that_the_registry_does_not_know_begins_anew(oci: Oci) -> None:
+def test_an_upload_that_the_registry_does_not_know_starts_again(oci: Oci) -> None:
     here = registry(oci)
     location = here.begin()
     oci.uploads.clear()
@@ -141,7 +141,7 @@ def test_a_registry_that_is_read_only_is_waited_for(oci: Oci, monkeypatch: pytes
     assert "read-only" in notes[0]
 
 
-def test_who_waits_for_a_registry_can_be_stopped(oci: Oci) -> None:
+def test_a_wait_for_a_registry_can_be_stopped(oci: Oci) -> None:
     oci.read_only, stop = 99, threading.Event()
     stop.set()
 
@@ -150,7 +150,7 @@ def test_who_waits_for_a_registry_can_be_stopped(oci: Oci) -> None:
 
 
 @pytest.mark.parametrize(("status", "text"), [(507, ""), (500, "write /x: no space left on device")])
-def test_a_full_registry_is_told_from_one_that_is_not_well(oci: Oci, status: int, text: str) -> None:
+def test_a_full_registry_is_distinguished_from_one_that_is_not_well(oci: Oci, status: int, text: str) -> None:
     async def full(_request: web.Request) -> web.Response:
         return web.json_response({"errors": [{"code": "UNKNOWN", "detail": text}]}, status=status)
 
@@ -221,7 +221,7 @@ def test_only_this_machine_is_asked_without_tls() -> None:
 @pytest.mark.parametrize(
     "text", ["a/b", "host:5000", "host:5000/UPPER", "h/a@sha256:00", "h/a/../b", "h/a//b", "h/a b", "http://h/a", ""]
 )
-def test_what_is_no_reference_is_refused(text: str) -> None:
+def test_an_invalid_reference_is_rejected(text: str) -> None:
     if text == "a/b":
         assert parse(text).host == "a"
         return

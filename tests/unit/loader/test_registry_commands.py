@@ -77,7 +77,7 @@ def test_a_gated_model_needs_a_token_which_may_have_any_of_its_names(
         ["unpublish", "host:5000/a@sha256:" + "0" * 64],
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_asked(words: list[str]) -> None:
+def test_invalid_parameters_are_rejected_before_any_request(words: list[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         command.arguments(words)
     assert raised.value.code == 2
@@ -90,7 +90,7 @@ def test_what_is_no_source_of_models_fails_for_good(source: str, termination: Pa
 
 
 class Depot:
-    """Hands out grants, which expire when a test says so."""
+    """Returns grants, which a test can let expire."""
 
     def __init__(self, oci: Oci) -> None:
         self.oci, self.asked, self.status = oci, [], 200

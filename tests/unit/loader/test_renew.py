@@ -197,7 +197,7 @@ def test_two_loads_that_begin_at_once_have_the_same_folder(folder: Path, monkeyp
 
 
 def test_a_folder_that_cannot_be_replaced_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that is a disk of its own."""
+    """The folder is a separate disk."""
 
     def refuse(_path: Path, _target: Path) -> Path:
         raise OSError(16, "Device or resource busy")

@@ -86,16 +86,14 @@ def test_a_folder_that_is_not_complete_is_not_believed(hub: Service, disk: Path)
     assert not same_file(disk, "tiny.gguf")
 
 
-def test_what_was_spoilt_since_is_fetched_again(hub: Service, disk: Path) -> None:
+def test_corrupted_files_are_downloaded_again(hub: Service, disk: Path) -> None:
     load(hub, disk, "one")
     (disk / "one" / "tiny.gguf").write_bytes(b"x" * len(FILES["tiny.gguf"]))
     load(hub, disk, "two", reuse=disk)
     assert content(disk / "two") == FILES
 
 
-def test_where_no_links_can_be_made_the_files_are_copied(
-    hub: Service, disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_copied_if_links_are_impossible(hub: Service, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_unused: object, **_others: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 

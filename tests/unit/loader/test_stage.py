@@ -49,7 +49,7 @@ def test_a_file_of_the_web_comes_under_the_name_that_it_is_to_have(site: Site, f
     assert (report.gguf.name, report.gguf.tensor_count, report.gguf.license) == ("Tiny", 7, "mit")
 
 
-def test_the_second_time_nothing_is_asked_and_the_same_is_told(site: Site, folder: Path) -> None:
+def test_the_second_time_nothing_is_requested_and_the_result_is_the_same(site: Site, folder: Path) -> None:
     first = staged(site.url, folder)
     assert site.service
     count = len(site.service.seen)
@@ -244,7 +244,7 @@ LLAMA = {
 }
 
 
-def test_what_the_files_of_a_model_say_together_is_told(hub: Service, root: Path, folder: Path) -> None:
+def test_the_common_facts_of_a_models_files_are_reported(hub: Service, root: Path, folder: Path) -> None:
     weights = {f"model-0000{part}-of-00002.safetensors": tensors(500 * part) for part in (1, 2)}
     twice = {"consolidated.safetensors": tensors(1500), "original/a.safetensors": tensors(1500)}
     write(root / "acme/llama", {"config.json": json.dumps(LLAMA).encode(), **weights, **twice})
@@ -344,7 +344,7 @@ def test_what_is_in_place_is_read_and_its_hash_found_where_one_is_expected(tmp_p
         inspect(tmp_path, SHA, work())
 
 
-def test_a_header_that_cannot_be_read_is_told_and_fails_nothing(tmp_path: Path) -> None:
+def test_a_header_that_cannot_be_read_is_reported_and_fails_nothing(tmp_path: Path) -> None:
     write(tmp_path, {"page.gguf": b"<!DOCTYPE html>"})
     assert inspect(tmp_path / "page.gguf", "", work()).header_fault == "it does not begin with GGUF"
 

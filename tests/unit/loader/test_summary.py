@@ -47,7 +47,7 @@ def leave(folder: Path, name: str, content: object) -> Path:
     return path
 
 
-def test_a_run_is_told_with_its_throughput_and_time_to_first_token(tmp_path: Path) -> None:
+def test_a_run_is_reported_with_its_throughput_and_time_to_first_token(tmp_path: Path) -> None:
     leave(tmp_path / "chat", FINISHED, results())
     assert summarized(tmp_path, {}).runs == (
         Run(
@@ -89,7 +89,7 @@ def test_requests_that_failed_are_counted_with_the_first_error(tmp_path: Path) -
     assert (summary.requests, summary.failed, summary.error) == (2, 2, "HTTP 404: no model of that name")
 
 
-def test_embeddings_are_told_by_the_texts_in_each_request(tmp_path: Path) -> None:
+def test_embeddings_are_reported_by_the_texts_in_each_request(tmp_path: Path) -> None:
     leave(tmp_path / "chat", "e.json", results(scenario="E(64)", iteration_type="batch_size", batch_size=8))
     assert [(run.scenario, run.concurrency) for run in summarized(tmp_path, {}).runs] == [("E(64)", 8)]
 

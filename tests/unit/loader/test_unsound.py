@@ -148,7 +148,7 @@ def published(oci: Oci, hub: Service) -> None:
 
 
 @pytest.mark.parametrize(("kind", "files", "why"), UNSOUND, ids=[row[0] for row in UNSOUND])
-def test_what_is_no_model_is_not_published(
+def test_files_that_are_not_a_model_are_not_published(
     oci: Oci, hub: Service, root: Path, kind: str, files: Files, why: str
 ) -> None:
     write(root / "acme/m", files)
@@ -161,7 +161,7 @@ def test_what_is_no_model_is_not_published(
 
 
 @pytest.mark.parametrize(("kind", "files", "why"), UNSOUND, ids=[row[0] for row in UNSOUND])
-def test_what_is_no_model_is_not_loaded(
+def test_files_that_are_not_a_model_are_not_loaded(
     hub: Service, root: Path, folder: Path, kind: str, files: Files, why: str
 ) -> None:
     """By any of the APIs: KubeAI's Models and adapters are loaded, LLMKube's and OME's are staged."""
@@ -181,7 +181,7 @@ def test_what_is_no_model_is_not_loaded(
 
 
 @pytest.mark.parametrize(("kind", "files", "why"), UNSOUND, ids=[row[0] for row in UNSOUND])
-def test_what_lies_on_a_claim_or_a_node_and_is_no_model_is_told(
+def test_files_on_a_claim_or_a_node_that_are_not_a_model_are_reported(
     tmp_path: Path, kind: str, files: Files, why: str
 ) -> None:
     write(tmp_path / "claim", files)
@@ -257,7 +257,7 @@ def test_what_lies_in_the_place_of_pickles_is_named(files: Files, why: str) -> N
         ),
     ]
 )
-def test_what_may_be_a_model_is_left_to_the_engine(files: Files) -> None:
+def test_possible_models_are_left_to_the_engine(files: Files) -> None:
     with TemporaryDirectory() as folder:
         write(Path(folder), files)
         assert fault_in(Path(folder), list(files)) == ""
@@ -294,12 +294,12 @@ def test_a_header_beyond_the_limits_here_is_published(oci: Oci, hub: Service, ro
         (["test/config.json", "test/model.safetensors"], ["test/model.safetensors"]),
     ]
 )
-def test_of_the_same_weights_only_one_copy_is_counted(names: list[str], expected: list[str]) -> None:
+def test_only_one_copy_of_the_same_weights_is_counted(names: list[str], expected: list[str]) -> None:
     main = next(name for name in names if name.endswith("config.json"))
     assert model_files(names, main) == expected
 
 
-def test_of_weights_that_lie_there_twice_one_copy_is_published(hub: Service, root: Path) -> None:
+def test_only_one_copy_of_duplicate_weights_is_published(hub: Service, root: Path) -> None:
     files = {"config.json": CONFIG, FIRST: WEIGHTS, SECOND: tensors("b", 500), INDEX: index(FIRST, SECOND)}
     write(root / "acme/m", {**files, "consolidated.safetensors": WEIGHTS, "tokenizer.model.v3": b"t"})
     source, retry = open_source("hf://acme/m", {"HF_ENDPOINT": hub.url}, Access()), work().retry("m")

@@ -78,7 +78,7 @@ def test_a_file_that_changes_meanwhile_comes_from_its_beginning(
 
 
 @pytest.mark.parametrize("tag", ['W/"weak"', ""])
-def test_what_cannot_be_told_apart_is_not_resumed(loading: Loading, site: Service, headers: Headers, tag: str) -> None:
+def test_indistinguishable_files_are_not_resumed(loading: Loading, site: Service, headers: Headers, tag: str) -> None:
     headers["ETag"] = tag
     cut_once(site)
     loading(f"{site.url}/a.gguf")

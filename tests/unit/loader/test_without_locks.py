@@ -101,7 +101,7 @@ def test_two_loaders_without_locks_share_no_part_file_and_the_file_is_whole(
     ends = run_both([lambda: Loading(slow.folder)(url), lambda: Loading(slow.folder)(url)])
     assert all(end is True or (isinstance(end, LoadError) and end.transient) for end in ends), ends
     assert True in ends
-    assert max(len(half) for half in slow.halves) == 2, "each has a part file of its own"
+    assert max(len(half) for half in slow.halves) == 2, "each has its own part file"
     assert (slow.folder / "tiny.gguf").read_bytes() == WEIGHTS
     assert Folder(slow.folder).holds(url)
 
@@ -115,7 +115,7 @@ def test_without_locks_two_loaders_of_a_hub_end_with_the_right_files(hub: Servic
     assert Folder(from_hub.folder).holds(HUB)
 
 
-def test_a_file_that_somebody_changed_meanwhile_is_not_called_complete(hub: Service, from_hub: Loading) -> None:
+def test_a_file_that_changed_in_the_meantime_is_not_called_complete(hub: Service, from_hub: Loading) -> None:
     from_hub.policy = replace(from_hub.policy, parallel=1)
 
     async def interfere(request: web.Request) -> web.StreamResponse | None:

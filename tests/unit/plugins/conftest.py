@@ -34,7 +34,7 @@ Object = dict[str, Any]
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
-    """A running API server that nobody has asked anything yet, and an environment that knows no other."""
+    """A running API server without any requests so far, and an environment that knows no other."""
     proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
     for name in ("K8S_AUTH_KUBECONFIG", "KUBECONFIG", "K8S_AUTH_HOST", "K8S_AUTH_API_KEY", *proxies):
         monkeypatch.delenv(name, raising=False)

@@ -84,7 +84,7 @@ def inside(value: Object) -> Object | None:
 
 
 def differences(data: Object, documented: Object, at: str = "") -> Iterator[str]:
-    """Where a result, or a part of it, is not as it is documented: keys and types, at every depth."""
+    """Returns the deviations of a result from its documentation: keys and types, at every depth."""
     for key, value in data.items():
         if key not in documented:
             yield f"{at}{key} is not documented"

@@ -5,7 +5,7 @@
 """A small API server in threads: list, get, watch, server-side apply, dry run, delete, and trouble on demand.
 
 It keeps what the modules rely on: generations, resource versions, managed fields with conflicts, the status Objects of
-errors, watches that continue from a version. Schemas it does not know; `refuse` says what it must not accept.
+errors, watches that continue from a version. It does not know schemas; `refuse` sets what it must reject.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class FakeApi:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
-        """Goes away: no new connections, and every stream is cut. What it knows stays, as etcd would keep it."""
+        """Stops: it accepts no connections, and cuts every stream. Its objects stay, as etcd would keep them."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -118,7 +118,7 @@ class FakeApi:
             self._changed.notify_all()
 
     def forget(self) -> None:
-        """Forgets the history and cuts every stream: watches from any version that was told are answered with 410."""
+        """Forgets the history and cuts every stream: watches from any earlier version get a 410."""
         with self._changed:
             self._version += 1
             self._oldest = self._version
@@ -442,7 +442,7 @@ def _selected(resource: Object, query: dict[str, str]) -> bool:
 
 
 def _owned_fields(body: Object) -> Object:
-    """What a manifest says that somebody can own."""
+    """Returns the fields of a manifest that a field manager can own."""
     metadata = {key: value for key, value in body["metadata"].items() if key in ("labels", "annotations")}
     return {key: value for key, value in (("metadata", metadata), ("spec", body.get("spec"))) if value}
 

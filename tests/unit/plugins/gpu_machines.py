@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Machines with GPUs, as the files by which a kernel tells of them."""
+"""Machines with GPUs, represented by the kernel's files about them."""
 
 from __future__ import annotations
 

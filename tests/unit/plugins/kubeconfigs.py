@@ -10,7 +10,7 @@ from typing import Any
 
 
 def kubeconfig(url: str, cluster: dict[str, Any] | None = None, **user: Any) -> dict[str, Any]:
-    """One with contexts ``one``, for this server, and ``two``, the current one, where nobody listens."""
+    """A kubeconfig with the contexts ``one``, for this server, and ``two``, the current one, for an unused port."""
     return {
         "apiVersion": "v1",
         "kind": "Config",

@@ -128,7 +128,7 @@ def becomes(model: Object | None = None, service: Object | None = None) -> Calla
 
 
 def tell(api: FakeApi, name: str, status: Object) -> None:
-    """What the controller does when it has seen a service and its model as they are now."""
+    """Simulates the controller's reconciliation of the current service and model."""
     model = api.objects.get(MODELS + api.objects[SERVICES + name]["spec"]["modelRef"])
     seen = []
     if model is not None:

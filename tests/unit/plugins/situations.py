@@ -77,7 +77,7 @@ def _of_ome(api: FakeApi, run: Run, module: str) -> Iterator[tuple[str, Result]]
 
 
 def _of_deckhouse(api: FakeApi, run: Run, module: str) -> Iterator[tuple[str, Result]]:
-    """Models in a registry, whose status says how far they are."""
+    """Models in a registry, with their progress in the status."""
     if "models" in LISTS[module]:
         api.served.add(f"/apis/{depot.API}")
         upload = {"secretName": "late-upload", "secretNamespace": "models"}
@@ -93,7 +93,7 @@ def _of_deckhouse(api: FakeApi, run: Run, module: str) -> Iterator[tuple[str, Re
 
 
 def _pruned(api: FakeApi, run: Run, family: Family) -> Iterator[tuple[str, Result]]:
-    """What nobody wants any more goes, or something is against that."""
+    """Obsolete objects are deleted, or a deletion is blocked."""
 
     def task(name: str, **more: Any) -> Result:
         return run("model", prune=["team=search"], **family.task(name), **more)
@@ -120,7 +120,7 @@ def _otherwise(value: Any) -> Any:
 
 
 def _drifted(api: FakeApi, run: Run, family: Family) -> Iterator[tuple[str, Result]]:
-    """Somebody else has changed a field that the task describes."""
+    """Another client has changed a field that the task sets."""
     resource = api.objects[family.held]
     identity = {key: resource[key] for key in ("apiVersion", "kind")}
     spec = family.task("a")[LISTS[family.module][-1]][0]["spec"]
@@ -141,7 +141,7 @@ def _situations(family: Family) -> Situations:
         yield "predicted", run(module, check=True, **task("a", "b"))
         yield "predicted without a namespace", run(module, check=True, **{**task("a"), "namespace": "not-yet"})
         yield "made", run(module, **task("a", "b"))
-        yield "left as it is", run(module, **task("a", "b"))
+        yield "left unchanged", run(module, **task("a", "b"))
         yield from _drifted(api, run, family)
         yield "patched", run(module, **task("a"), state="patched")
         yield "patch predicted", run(module, check=True, **task("never-there"), state="patched")

@@ -73,7 +73,7 @@ def test_a_few_nodes_that_offer_nothing_do_not_end_a_run(
     assert len(observed["awaited"]) == awaited
 
 
-def test_who_lacks_what_is_told_by_name() -> None:
+def test_nodes_without_the_resource_are_listed_by_name() -> None:
     report = cluster(5, away=1, empty=1, stuck=1)
 
     assert report["missing"] == ["gpu-000", "gpu-001", "gpu-002"]
@@ -108,7 +108,7 @@ def test_a_share_is_one_host_at_least(tolerate: object, total: int, number: int)
 
 
 @pytest.mark.parametrize("tolerate", ["a few", "-1", "5.5%", "101%", None, ""])
-def test_what_is_no_number_and_no_share_is_refused(tolerate: object) -> None:
+def test_a_value_that_is_neither_a_number_nor_a_percentage_is_rejected(tolerate: object) -> None:
     with pytest.raises(AnsibleFilterError, match="a number or a percentage"):
         tolerated(tolerate, 10)
 

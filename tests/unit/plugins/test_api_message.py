@@ -15,14 +15,14 @@ MESSAGE = r"nodes is forbidden: User \"system:serviceaccount:a:b\" cannot list r
 BODY = f"""HTTP response body: b'{{"kind":"Status","message":"{MESSAGE}","reason":"Forbidden","code":403}}\\n'"""
 
 
-def test_of_an_exception_the_api_servers_sentence_is_kept() -> None:
+def test_an_exception_keeps_the_api_servers_message() -> None:
     message = f"Exception '403\nReason: Forbidden\n{HEADERS}\n{BODY}\n{TRACE}' raised while trying to get resource"
     assert api_message(message) == (
         'nodes is forbidden: User "system:serviceaccount:a:b" cannot list resource "nodes".'
     )
 
 
-def test_where_the_answer_has_no_message_status_and_reason_are_told() -> None:
+def test_without_a_message_status_and_reason_are_reported() -> None:
     assert api_message(f"Exception '502\nReason: Bad Gateway\n{HEADERS}\n'") == (
         "The API server answered 502 Bad Gateway."
     )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module benchmark_job, and OME's kinds in the others: what is waited for, and what is told."""
+"""The module benchmark_job, and OME's kinds in other modules: what they wait for, and what they report."""
 
 from __future__ import annotations
 

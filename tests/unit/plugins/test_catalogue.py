@@ -80,15 +80,15 @@ def test_an_entry_is_laid_over_what_the_catalogue_says() -> None:
         ({"name": "always", "spec": "hf://x/y"}, "always: spec must be a mapping."),
     ],
 )
-def test_a_wrong_entry_is_told(entry: Any, problem: str) -> None:
+def test_a_wrong_entry_is_reported(entry: Any, problem: str) -> None:
     assert problems(entry) == [problem]
 
 
-def test_all_wrong_entries_are_told_at_once() -> None:
+def test_all_wrong_entries_are_reported_at_once() -> None:
     assert len(problems("a", "always", "b")) == 2
 
 
-def test_what_is_no_list_is_told() -> None:
+def test_a_value_that_is_not_a_list_is_reported() -> None:
     with pytest.raises(AnsibleFilterError, match="must be a list, not 'always'"):
         from_catalogue("always", CATALOGUE)
 

@@ -128,7 +128,7 @@ def test_without_the_official_client_tokens_are_enough(
     assert not run("model_info", **NOWHERE, kubeconfig=str(path), context="one").failed
 
 
-def test_of_several_kubeconfigs_each_adds_what_those_before_lack(tmp_path: Path) -> None:
+def test_each_kubeconfig_adds_entries_that_earlier_ones_lack(tmp_path: Path) -> None:
     folders = [tmp_path / "first", tmp_path / "second"]
     for folder, server in zip(folders, ("https://first", "https://second"), strict=True):
         folder.mkdir()
@@ -173,7 +173,7 @@ def test_a_kubeconfig_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"\xff"])
-def test_a_file_of_a_token_that_cannot_be_read_is_told(content: bytes | None, tmp_path: Path) -> None:
+def test_a_file_of_a_token_that_cannot_be_read_is_reported(content: bytes | None, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "token").write_bytes(content)
     with pytest.raises(InferenceError) as raised:
@@ -459,7 +459,7 @@ def test_a_proxy_leads_to_a_server_with_tls(server: TlsApi, pki: Path) -> None:
     assert "Proxy-Authorization" not in reply["headers"]
 
 
-def test_a_proxy_that_refuses_is_told() -> None:
+def test_a_proxy_that_refuses_is_reported() -> None:
     proxy = Proxy(refuses=True)
     settings = Settings("https://api.example.org", proxy=f"http://127.0.0.1:{proxy.server_port}")
     with pytest.raises(InferenceError) as raised:
@@ -520,13 +520,13 @@ def test_a_path_before_the_api_is_kept(server: TlsApi, pki: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["ftp://h", "http://h:x", "https://[::1", "http://a..b"])
-def test_an_address_that_none_can_have_is_told(host: str) -> None:
+def test_an_address_that_none_can_have_is_reported(host: str) -> None:
     with pytest.raises(InferenceError) as raised:
         get(_auth.connect({"host": host, "api_key": "k"}, {}), seconds=1)
     assert raised.value.code == "unreachable"
 
 
-def test_an_answer_that_is_cut_is_told() -> None:
+def test_an_answer_that_is_cut_is_reported() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(60)
 

@@ -98,7 +98,7 @@ def test_drift_finds_items_of_lists_by_their_keys() -> None:
     assert changes == [{"path": '.spec.ports[name="http"].port', "ours": 1, "theirs": 2, "manager": "helm"}]
 
 
-def test_of_two_managers_drift_names_the_one_that_was_last() -> None:
+def test_drift_names_the_latest_field_manager() -> None:
     there = live({"port": 2}, None)
     there["metadata"]["managedFields"] += [
         {"manager": manager, "operation": "Update", "time": time, "fieldsV1": {"f:spec": {"f:port": {}}}}
@@ -107,7 +107,7 @@ def test_of_two_managers_drift_names_the_one_that_was_last() -> None:
     assert [one["manager"] for one in drift(there, manifest({"port": 1}), MANAGER)] == ["late"]
 
 
-def test_what_others_own_with_the_same_value_is_no_drift() -> None:
+def test_a_field_of_another_manager_with_the_same_value_is_no_drift() -> None:
     there = live({"port": 1, "extra": 5}, None)
     fields = {"f:spec": {".": {}, "f:port": {}, "f:extra": {}}}
     there["metadata"]["managedFields"].append({"manager": "helm", "operation": "Apply", "fieldsV1": fields})

@@ -147,7 +147,7 @@ def test_a_certificate_of_an_unknown_authority_is_named(run: Run, tmp_path: Path
     assert "Set ca_cert (K8S_AUTH_SSL_CA_CERT)" in result["msg"]
 
 
-def test_no_connection_details_are_told(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_connection_details_are_reported(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     result = run("model_info", host=None, api_key=None, kubeconfig=str(tmp_path / "none"))
     assert result["error_code"] == "no_connection_details"
     assert "No usable kubeconfig" in result["msg"]

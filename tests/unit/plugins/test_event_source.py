@@ -100,7 +100,7 @@ def test_what_is_no_news_is_no_event(api: FakeApi) -> None:
     follow(api, script)
 
 
-def test_what_was_missed_is_told_after_the_server_has_forgotten(api: FakeApi) -> None:
+def test_missed_changes_are_reported_after_the_server_has_forgotten_them(api: FakeApi) -> None:
     has_model(api, "a", PENDING)
     has_model(api, "b", PENDING)
 
@@ -147,7 +147,7 @@ def test_credentials_that_are_refused_end_the_source(api: FakeApi) -> None:
     assert "the-api-key" not in str(raised.value)
 
 
-def test_an_api_that_there_is_not_is_told_with_those_that_there_are(api: FakeApi) -> None:
+def test_an_unknown_api_is_reported_with_the_known_ones(api: FakeApi) -> None:
     with pytest.raises(SOURCE.InferenceError, match="There is no API other, but krypton, kubeai"):
         asyncio.run(SOURCE.main(asyncio.Queue(), {"host": api.url, "api": ["krypton", "other"]}))
 

@@ -62,7 +62,7 @@ def test_a_machine_without_gpus_has_none_and_no_driver(machine: Machine) -> None
     assert [command for command in machine.asked if command[0] != "needs-restarting"] == []
 
 
-def test_a_gpu_is_told_of_before_it_has_a_driver(machine: Machine) -> None:
+def test_a_gpu_is_reported_before_it_has_a_driver(machine: Machine) -> None:
     machine.has_device(H100, "10de:2330").has(
         {"usr/share/misc/pci.ids": "10de  NVIDIA\n\t2330  GH100 [H100 SXM5 80GB]\n"}
     )
@@ -96,7 +96,7 @@ def test_the_loaded_driver_is_enough_for_model_and_uuid(machine: Machine) -> Non
     [gpu] = report["gpus"]
     assert (gpu["model"], gpu["uuid"], gpu["driver"]) == ("NVIDIA H100", "GPU-8d6c", "nvidia")
     assert report["driver"]["loaded"]
-    # There is nobody to ask what would be loaded.
+    # No command reports the driver that would be loaded.
     assert (report["driver"]["installed_version"], report["driver"]["installed_kind"]) == (None, None)
 
 
@@ -200,7 +200,7 @@ def test_the_npu_of_a_processor_is_no_gpu(machine: Machine) -> None:
     assert facts(machine)["vendor"] == "none"
 
 
-def test_amd_s_own_driver_is_told_from_the_kernel_s(machine: Machine) -> None:
+def test_amd_s_own_driver_is_distinguished_from_the_kernel_s(machine: Machine) -> None:
     machine.has_device("0000:05:00.0", "1002:74a1", "0x120000").has_module("amdgpu", "6.14.14")
     machine.answers("modinfo amdgpu", "filename: /lib/modules/6.8.0/updates/dkms/amdgpu.ko.zst\nversion: 6.16.6\n")
     driver = facts(machine)["driver"]
@@ -379,7 +379,7 @@ def test_what_is_not_there_is_empty(machine: Machine) -> None:
     assert machine.number("/sys/none") is None
 
 
-def test_the_module_reads_where_it_is_told_and_changes_nothing(machine: Machine, run: Run) -> None:
+def test_the_module_reads_the_configured_paths_and_changes_nothing(machine: Machine, run: Run) -> None:
     machine.has_device(H100, "10de:2330")
     before = sorted(os.walk(machine.root))
     result = run("gpu_info", node=True, root=machine.root, tools=False)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A dashboard is made of what it is to show: panels do not overlap, and what is wrong is named."""
+"""A dashboard is built from its metrics: panels do not overlap, and errors name the faulty part."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_warning_is_a_line_in_a_graph_and_a_colour_of_a_number() -> None:
     assert graph["fieldConfig"]["defaults"]["custom"]["thresholdsStyle"] == {"mode": "line"}
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     rows = [{"title": "row", "panels": [{"title": "a", "query": "up"}, panel("b", type="pie")]}]
     with pytest.raises(AnsibleFilterError) as raised:
         grafana_dashboard({"title": "Test", "uid": "a b", "rows": rows})

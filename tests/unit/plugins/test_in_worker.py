@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Modules that run in Ansible's worker do and say what they do and say in a process of their own."""
+"""Modules behave and report the same in Ansible's worker as in a separate process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from krypton_models import PATH, SPEC
 
 SECRET = "hf_never-to-be-seen"
 TEMPLATE = "{{ 1 + 1 }}"
-"""What somebody has written into an object; nobody may evaluate it."""
+"""Text that a client wrote into an object, and that must never be evaluated."""
 MODEL = {"name": "a", "namespace": "models", "wait": False}
 APART = {"LD_OF_NOBODY": "1"}
-"""An environment with which a module runs in a process of its own: this might be heeded at its start alone."""
+"""An environment that makes a module run in a separate process, because it may only take effect at startup."""
 LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
 PROBE = """
 import atexit, logging, os, signal, sys, tempfile, threading, time

@@ -35,7 +35,7 @@ from module_run import Run
 
 
 def follows_once(api: FakeApi) -> bool:
-    """Whether no watch was followed to its end and begun anew, which a wait of minutes does again and again."""
+    """Whether no watch reached its end and was restarted, as happens repeatedly in a wait of minutes."""
     watched = [call.path for call in api.calls_of("watch")]
     return len(watched) == len(set(watched))
 
@@ -179,7 +179,7 @@ def test_a_model_that_fails_ends_the_wait_at_once(api: FakeApi, run: Run) -> Non
     assert "error_code" not in result["results"][1]
 
 
-def test_what_the_loader_before_the_engine_says_is_told(api: FakeApi, run: Run) -> None:
+def test_the_message_of_the_loader_before_the_engine_is_reported(api: FakeApi, run: Run) -> None:
     api.objects["/api/v1/namespaces/models/pods/a-1"] = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -201,7 +201,7 @@ def test_what_the_loader_before_the_engine_says_is_told(api: FakeApi, run: Run) 
     assert api.calls_of("log")[0].query["container"] == "model-downloader"
 
 
-def test_a_service_that_waits_for_a_gpu_is_waited_for_and_told(api: FakeApi, run: Run) -> None:
+def test_a_service_that_waits_for_a_gpu_is_waited_for_and_reported(api: FakeApi, run: Run) -> None:
     api.controller = becomes(MODEL_READY, WAITING_FOR_GPU)
     result = run("inference_service", **task("a"), wait_timeout=1)
     assert result["error_code"] == "timeout"
@@ -268,14 +268,14 @@ def test_a_play_can_mend_the_model_of_a_service_that_has_failed(api: FakeApi, ru
     api.controller = becomes(LOADING)
     api.once("watch", lambda: None)
 
-    def mend() -> None:
+    def fix_source() -> None:
         api.set_status(MODELS + "a", **MODEL_READY)
         time.sleep(0.5)
         tell(api, "a", SERVICE_READY)
 
-    api.once("watch", mend)
-    mended = {**task("a"), "models": [{"name": "a", "spec": {"source": "https://files.example/other.gguf"}}]}
-    result = run("inference_service", **mended)
+    api.once("watch", fix_source)
+    corrected = {**task("a"), "models": [{"name": "a", "spec": {"source": "https://files.example/other.gguf"}}]}
+    result = run("inference_service", **corrected)
     assert not result.failed
     assert [one["changed"] for one in result["results"]] == [True, False]
 
@@ -290,7 +290,7 @@ def test_a_service_that_goes_on_failing_after_its_model_has_become_ready_ends_th
     )
 
 
-def test_a_spec_that_the_controller_refuses_is_told_while_the_model_is_loaded(api: FakeApi, run: Run) -> None:
+def test_a_spec_that_the_controller_refuses_is_reported_while_the_model_is_loaded(api: FakeApi, run: Run) -> None:
     api.controller = becomes(LOADING, REFUSED)
     result = run("inference_service", **task("a"), wait_timeout=300)
     assert (result["error_code"], result["results"][1]["error_code"]) == ("failed", "failed")
@@ -340,7 +340,7 @@ def test_secrets_are_in_no_output(api: FakeApi, run: Run) -> None:
     assert info["resources"][0]["spec"]["env"][1]["value"] == "all"
 
 
-def test_everything_that_is_wrong_is_told_with_its_kind(run: Run) -> None:
+def test_everything_that_is_wrong_is_reported_with_its_kind(run: Run) -> None:
     models = [{"name": "a", "spec": MODEL_SPEC}, {"spec": MODEL_SPEC}]
     services = [{"name": "a"}, {"kind": "Model", "metadata": {"name": "b"}, "spec": SPEC}]
     result = run("inference_service", namespace="models", models=models, inference_services=services)
@@ -359,7 +359,7 @@ def test_everything_that_is_wrong_is_told_with_its_kind(run: Run) -> None:
         ({"name": "a", "api": "kubeai"}, "value of api must be one of: llmkube"),
     ],
 )
-def test_wrong_options_are_told(run: Run, options: dict[str, Any], message: str) -> None:
+def test_wrong_options_are_reported(run: Run, options: dict[str, Any], message: str) -> None:
     result = run("inference_service", **options)
     assert result.failed
     assert message in result["msg"]

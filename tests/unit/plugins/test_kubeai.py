@@ -90,7 +90,7 @@ def test_a_model_is_made_and_waited_for(api: FakeApi, run: Run) -> None:
     assert resource["metadata"]["labels"] == {"tenancy": "public"}
 
 
-def test_a_failure_is_told_by_what_failed_and_not_by_what_waits_meanwhile() -> None:
+def test_a_failure_is_reported_by_what_failed_and_not_by_what_waits_meanwhile() -> None:
     waiting = {"Available": ("False", "WaitingForPods", ""), "AdaptersLoaded": ("False", "AdapterFailed", "")}
     stalled = ("True", "AdapterFailed", "It is not there.")
     verdict = judge(MODELS["kubeai"], model(status(**waiting, Progressing=ON_THEIR_WAY, Stalled=stalled)))
@@ -124,7 +124,7 @@ def test_models_of_the_two_apis_do_not_meet(api: FakeApi, run: Run) -> None:
     assert "apiVersion is krypton.ai/v1alpha1, not kubeai.org/v1" in wrong["msg"]
 
 
-def test_what_the_user_scaled_by_hand_is_left_alone(api: FakeApi, run: Run) -> None:
+def test_manually_scaled_replicas_stay(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=READY)
     task = {"name": "a", "namespace": "models", "spec": SPEC}
     run("model", api="kubeai", **task)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filter kubeai_config: what a system configuration may hold, and how it says what is wrong with one."""
+"""The filter kubeai_config: the allowed content of a system configuration, and the messages about invalid ones."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_problem_names_its_key(config: dict[str, Any], problem: str) -> None:
     assert problems(**config)[0].startswith(problem)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     assert len(problems(modelRollouts={"surge": "many"}, modelLoading={"images": "a"}, secretNames=[])) == 3
 
 
@@ -143,6 +143,6 @@ def test_the_account_that_goes_with_the_originals_chart_is_warned_of(
     assert [f"modelServerPods.serviceAccountName is {account}, " in text for text in warnings] == [True] * warned
 
 
-def test_what_is_no_mapping_is_told() -> None:
+def test_a_value_that_is_not_a_mapping_is_reported() -> None:
     with pytest.raises(AnsibleFilterError, match="controller_kubeai_config must be a mapping, not \\[\\]"):
         kubeai_config([])

@@ -100,7 +100,7 @@ def test_a_status_of_the_spec_before_does_not_count() -> None:
     ("name", "expected"),
     [("leaving-in-use", "InUse: The Model will be deleted when"), ("leaving-marks", "Deleting: ")],
 )
-def test_who_needs_a_model_that_is_to_go_is_told(name: str, expected: str) -> None:
+def test_workloads_that_need_a_deleted_model_are_reported(name: str, expected: str) -> None:
     resource = example(LLMKUBE_MODEL, name)
     resource["metadata"] |= {"uid": "1", "finalizers": ["inference.llmkube.dev/model-cache"]}
     key, board = Key(LLMKUBE_MODEL, "models", name), Board({}, gone=True)

@@ -32,7 +32,7 @@ def test_a_short_item_and_a_whole_manifest_mean_the_same() -> None:
     assert only({**WHOLE, "api_version": WHOLE["apiVersion"]}) == WHOLE
 
 
-def test_what_the_server_keeps_in_a_live_object_is_not_sent() -> None:
+def test_server_managed_fields_are_not_sent() -> None:
     metadata = {
         **WHOLE["metadata"],  # type: ignore[dict-item]
         "uid": "u",
@@ -53,7 +53,7 @@ def test_labels_and_annotations_become_texts() -> None:
     assert manifest["metadata"]["labels"] == {"n": "1", "b": "true"}
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_everything_that_is_wrong_is_reported_at_once() -> None:
     items = [
         {"name": "a", "spec": SPEC},
         {"name": "a", "spec": SPEC},

@@ -76,7 +76,7 @@ def test_status_never_makes_a_task_changed(api: FakeApi, run: Run) -> None:
     assert not run("model", name="a", namespace="models", spec=SPEC)["changed"]
 
 
-def test_what_others_set_is_left_alone(api: FakeApi, run: Run) -> None:
+def test_fields_of_other_managers_stay_unchanged(api: FakeApi, run: Run) -> None:
     run("model", name="a", namespace="models", spec=SPEC, wait=False)
     api.put(
         PATH + "a",
@@ -299,7 +299,7 @@ def test_a_timeout_names_each_model_and_its_last_state(api: FakeApi, run: Run) -
     )
 
 
-def test_the_same_reason_is_told_once(api: FakeApi, run: Run) -> None:
+def test_the_same_reason_is_reported_once(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=PENDING)
     models = [{"name": f"m{i:02}", "spec": SPEC} for i in range(12)]
     run("model", namespace="models", models=models, wait=False)
@@ -362,7 +362,7 @@ def test_removal_that_takes_too_long_says_what_holds_it(api: FakeApi, run: Run) 
     assert not again["changed"]
 
 
-def test_where_the_definition_is_missing_the_role_is_named(api: FakeApi, run: Run) -> None:
+def test_if_the_definition_is_missing_the_role_is_named(api: FakeApi, run: Run) -> None:
     api.served.remove("/apis/krypton.ai/v1alpha1")
     result = run("model", name="a", namespace="models", spec=SPEC)
     assert result["error_code"] == "definition_missing"
@@ -440,7 +440,7 @@ def test_an_empty_list_does_nothing(api: FakeApi, run: Run) -> None:
         ({"name": "a", "api": "other"}, "value of api must be one of: auto, deckhouse, krypton, kubeai, llmkube"),
     ],
 )
-def test_wrong_options_are_told(run: Run, options: dict[str, Any], message: str) -> None:
+def test_wrong_options_are_reported(run: Run, options: dict[str, Any], message: str) -> None:
     result = run("model", **options)
     assert result.failed
     assert message in result["msg"]
@@ -533,13 +533,13 @@ def test_an_api_that_is_named_is_that_of_all_manifests(run: Run) -> None:
     )
 
 
-def test_a_manifest_of_no_api_is_told_those_that_there_are(run: Run) -> None:
+def test_a_manifest_of_an_unknown_api_is_rejected_with_the_known_ones(run: Run) -> None:
     manifest = {"apiVersion": "kubeai.org/v2", "metadata": {"name": "a", "namespace": "models"}, "spec": {}}
     message = run("model", models=[manifest])["msg"]
     assert "a: apiVersion is kubeai.org/v2, not krypton.ai/v1alpha1 or kubeai.org/v1 or " in message
 
 
-def test_what_is_waited_for_holds_for_models_of_every_api(api: FakeApi, run: Run) -> None:
+def test_wait_conditions_hold_for_models_of_every_api(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=PENDING)
     manifest = {"apiVersion": "kubeai.org/v1", "metadata": {"name": "a", "namespace": "models"}, "spec": {"x": 1}}
     result = run("model", models=[manifest], wait_for=[{"field": "status.phase", "equals": "Pending"}])
@@ -576,7 +576,7 @@ def test_a_task_that_describes_all_takes_a_patch_back(api: FakeApi, run: Run) ->
     assert api.objects[PATH + "a"]["spec"]["minReplicas"] == 1
 
 
-def test_a_field_of_somebody_else_is_patched_by_force_alone(api: FakeApi, run: Run) -> None:
+def test_a_foreign_field_is_patched_only_with_force(api: FakeApi, run: Run) -> None:
     body = {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "metadata": {"name": "a", "namespace": "models"}}
     api.put(PATH + "a", {**body, "spec": {**SPEC, "minReplicas": 1}})
     task = {"name": "a", "namespace": "models", "spec": {"minReplicas": 3}, "state": "patched", "wait": False}
@@ -595,7 +595,7 @@ def test_nothing_is_patched_where_a_model_is_missing(api: FakeApi, run: Run) -> 
     assert api.objects[PATH + "a"]["spec"]["minReplicas"] == 1
 
 
-def test_check_mode_foretells_the_patch_of_what_an_earlier_task_will_make(api: FakeApi, run: Run) -> None:
+def test_check_mode_predicts_the_patch_of_an_object_from_an_earlier_task(api: FakeApi, run: Run) -> None:
     task = {"name": "a", "namespace": "models", "spec": {"minReplicas": 3}, "state": "patched"}
     result = run("model", check=True, **task)
     assert (result.failed, result["changed"]) == (False, True)
@@ -613,7 +613,7 @@ def test_the_time_for_reading_and_writing_is_an_option(api: FakeApi, run: Run) -
     assert api.calls == []
 
 
-# ---- what is removed as nobody wants it ------------------------------------------------------------------------------
+# ---- removal of obsolete objects -------------------------------------------------------------------------------------
 
 
 def _search(*names: str, **more: Any) -> dict[str, Any]:
@@ -621,7 +621,7 @@ def _search(*names: str, **more: Any) -> dict[str, Any]:
     return {"namespace": "models", "models": models, "prune": ["team=search"], **more}
 
 
-def test_what_carries_the_selector_and_is_not_listed_goes(api: FakeApi, run: Run) -> None:
+def test_unlisted_objects_with_the_selector_are_deleted(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=READY)
     run("model", **_search("a", "old"))
     run("model", name="stranger", namespace="models", labels={"team": "ads"}, spec=SPEC)
@@ -687,7 +687,7 @@ def test_nothing_is_written_where_it_may_not_be_seen_what_would_go(api: FakeApi,
     assert api.objects == {}
 
 
-def test_what_a_controller_has_made_for_something_else_stays(api: FakeApi, run: Run) -> None:
+def test_a_controllers_objects_for_other_owners_stay(api: FakeApi, run: Run) -> None:
     run("model", **_search("made"), wait=False)
     api.objects[PATH + "made"]["metadata"]["ownerReferences"] = [{"kind": "Catalog", "controller": True}]
     assert run("model", **_search("a"), wait=False)["pruned"] == []

@@ -138,7 +138,7 @@ def test_without_v_a_task_that_fails_returns_all_models_and_names_the_objects(ap
     ]
 
 
-def test_what_is_not_ready_in_time_is_told(api: FakeApi, run: Run) -> None:
+def test_objects_that_are_not_ready_in_time_are_reported(api: FakeApi, run: Run) -> None:
     _model(api, "a")
     api.set_status(PATH + "a", **PENDING)
     result = run("model_info", wait=True, wait_timeout=1)
@@ -146,7 +146,7 @@ def test_what_is_not_ready_in_time_is_told(api: FakeApi, run: Run) -> None:
     assert "Model models/a is not ready after 1 s. WaitingForPods" in result["msg"]
 
 
-def test_nothing_to_wait_for_is_told_when_the_time_is_up(api: FakeApi, run: Run) -> None:
+def test_an_empty_wait_is_reported_at_its_timeout(api: FakeApi, run: Run) -> None:
     result = run("model_info", name="a", wait=True, wait_timeout=0)
     assert (result.failed, result["error_code"]) == (True, "timeout")
     assert result.cause == "No matching Model was found within 0 s."

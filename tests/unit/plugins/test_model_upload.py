@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module model_upload: what is sent, what is not sent again, what is refused, and that no token is told."""
+"""The module model_upload: what it sends, does not send again, and rejects. It never reveals a token."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_file_is_sent_in_requests_of_bounded_size_and_waited_for(
     assert (depot.there, depot.name) == (DATA, "tiny.gguf")
 
 
-def test_no_token_is_told(api: FakeApi, run: Run, depot: FakeDepot, file: str) -> None:
+def test_no_token_is_reported(api: FakeApi, run: Run, depot: FakeDepot, file: str) -> None:
     put_model(api, depot)
     depot.refusals = [(400, f"what is {TOKEN}")]
     assert TOKEN not in json.dumps(run("model_upload", **task(file)).data)
@@ -81,7 +81,7 @@ def test_an_upload_that_was_cut_goes_on(api: FakeApi, run: Run, depot: FakeDepot
     assert depot.received == len(DATA)
 
 
-def test_what_an_earlier_task_sent_is_not_sent_again(api: FakeApi, run: Run, depot: FakeDepot, file: str) -> None:
+def test_an_earlier_tasks_data_is_not_sent_again(api: FakeApi, run: Run, depot: FakeDepot, file: str) -> None:
     put_model(api, depot)
     depot.keep(DATA[:300_000], len(DATA))
     result = run("model_upload", **task(file))
@@ -109,7 +109,7 @@ def test_an_address_and_a_token_are_enough(run: Run, depot: FakeDepot, file: str
     assert depot.there == DATA
 
 
-def test_a_token_that_expires_is_taken_anew_from_the_secret(
+def test_a_token_that_expires_is_taken_again_from_the_secret(
     api: FakeApi, run: Run, depot: FakeDepot, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_model(api, depot)
@@ -158,7 +158,9 @@ def test_one_that_never_opens_ends_with_the_reason(api: FakeApi, run: Run, depot
     assert "NoRegistry: There is no registry." in result["msg"]
 
 
-def test_what_cannot_be_published_ends_with_the_reason(api: FakeApi, run: Run, depot: FakeDepot, file: str) -> None:
+def test_a_source_that_cannot_be_published_fails_with_the_reason(
+    api: FakeApi, run: Run, depot: FakeDepot, file: str
+) -> None:
     put_model(api, depot)
     failed = waiting("UnsupportedSource", "run.exe is a program.")
     depot.full = lambda: api.set_status(MODELS + "tiny", phase="Failed", **failed)
@@ -177,7 +179,7 @@ def test_a_wrong_checksum_sends_nothing(api: FakeApi, run: Run, depot: FakeDepot
 
 
 @pytest.mark.parametrize("src", ["none", "empty", "folder"])
-def test_what_is_not_there_or_empty_is_refused(run: Run, depot: FakeDepot, tmp_path: Path, src: str) -> None:
+def test_missing_or_empty_values_are_rejected(run: Run, depot: FakeDepot, tmp_path: Path, src: str) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "folder/.git").mkdir(parents=True)
     (tmp_path / "folder/.git/config").write_text("x")

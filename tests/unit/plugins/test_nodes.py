@@ -140,7 +140,7 @@ def test_nodes_are_selected_by_labels(api: FakeApi, read: Read) -> None:
     assert list(read(label_selectors=["pool=gpu"]).hosts) == ["a"]
 
 
-def test_what_was_read_is_kept_until_a_refresh_is_asked_for(api: FakeApi, read: Read, tmp_path: Path) -> None:
+def test_read_data_is_kept_until_a_refresh_is_requested(api: FakeApi, read: Read, tmp_path: Path) -> None:
     has_node(api, "a")
     cache = {"cache": True, "cache_plugin": "ansible.builtin.jsonfile", "cache_connection": str(tmp_path / "cache")}
     read(**cache)
@@ -177,7 +177,7 @@ def test_an_inventory_counts_1k_as_a_thousand(api: FakeApi, read: Read) -> None:
     assert node["node_accelerator_resources"] == {"nvidia.com/gpu": 1000, "nvidia.com/mig-1g.5gb": 1}
 
 
-def test_a_refusal_of_the_api_server_is_told_without_the_token(api: FakeApi, tmp_path: Path) -> None:
+def test_a_refusal_of_the_api_server_is_reported_without_the_token(api: FakeApi, tmp_path: Path) -> None:
     api.answers.append(Answer(lambda _call: True, 401, "Unauthorized", "Unauthorized"))
     file = tmp_path / "nodes.yml"
     file.write_text(yaml.safe_dump({"plugin": NAME, "host": api.url, "api_key": "the-api-key"}))
@@ -196,7 +196,7 @@ def test_vendors_are_those_that_the_role_knows() -> None:
     } == {name: (vendor["resources"], vendor["nodes"]) for name, vendor in role_vars["__device_plugin_vendors"].items()}
 
 
-def test_what_the_page_and_the_documentation_show_can_be_read(api: FakeApi, read: Read, tmp_path: Path) -> None:
+def test_pages_and_documentation_have_readable_examples(api: FakeApi, read: Read, tmp_path: Path) -> None:
     has_node(api, "gpu-1", H100, allocatable={"nvidia.com/gpu": "8"})
     page = (COLLECTION / "docs" / "reference" / "nodes" / "inventory.md").read_text()
     shown = page.split("<!-- elsewhere: tests/unit/plugins/test_nodes.py -->\n```yaml\n")[1].split("```")[0]

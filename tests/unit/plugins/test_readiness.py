@@ -55,7 +55,7 @@ def test_the_message_is_that_of_the_condition_that_tells_most() -> None:
     assert judge(MODELS["krypton"], model(FAILED)).message == "The image nope:1 cannot be pulled."
 
 
-def test_a_summary_of_a_model_that_nobody_has_seen_is_complete() -> None:
+def test_a_summary_of_a_model_that_was_never_reconciled_is_complete() -> None:
     assert summary(MODELS["krypton"], model(None)) == {
         "kind": "Model",
         "name": "a",

@@ -75,7 +75,7 @@ def test_all_entries_have_to_hold() -> None:
     assert not holds(parse([*rules, {"condition": "Routed"}]), RESOURCE)
 
 
-def test_rules_are_told_in_words() -> None:
+def test_rules_are_reported_in_words() -> None:
     rule = parse([{"condition": "Routed"}, {"any": [{"field": "a.b", "in": [1, 2]}, {"field": "c", "exists": False}]}])
     assert describe(rule) == "condition Routed is True and a.b is 1 or 2 or c is not set"
 

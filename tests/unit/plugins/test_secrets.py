@@ -80,7 +80,7 @@ def test_fields_that_hold_a_secret_are_masked() -> None:
     assert mask({"auth": {"apiKey": "s3cr3t", "password": "s3cr3t"}}) == {"auth": {"apiKey": MASK, "password": MASK}}
 
 
-def test_what_kubectl_remembers_is_left_out() -> None:
+def test_the_last_applied_annotation_is_omitted() -> None:
     assert mask({"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "s3cr3t", "a": "b"}}) == {
         "annotations": {"a": "b"}
     }

@@ -94,7 +94,7 @@ def test_what_was_read_can_be_removed(api: FakeApi, run: Run) -> None:
     assert api.objects == {}
 
 
-def test_what_is_of_the_whole_cluster_is_in_no_namespace(run: Run) -> None:
+def test_cluster_scoped_objects_have_no_namespace(run: Run) -> None:
     for name, kind in (("a", "ClusterModel"), ("b", "Model")):
         run("model", api="zoo", name=name, kind=kind, namespace="models", spec={"x": 1}, wait=False)
     assert [one["name"] for one in run("model_info", api="zoo", namespace="models")["models"]] == ["b"]
@@ -106,8 +106,8 @@ def test_models_of_a_cluster_without_the_api_are_none(api: FakeApi, run: Run) ->
     assert not run("model_info", api="zoo")["api_found"]
 
 
-def test_what_is_waited_for_holds_for_models_of_every_kind(api: FakeApi, run: Run) -> None:
-    """Their own rule says that they are ready; the task asks for more."""
+def test_wait_conditions_hold_for_models_of_every_kind(api: FakeApi, run: Run) -> None:
+    """They are ready by their own rule; the task requires more."""
     api.controller = becomes(a=READY, b={**READY, "nodes": 1})
     models = [{"name": "b", "kind": "Model", "namespace": "models", "spec": {"x": 1}}]
     wait = {"wait_for": [{"field": "status.nodes", "equals": 1}], "wait_timeout": 2}
@@ -116,7 +116,7 @@ def test_what_is_waited_for_holds_for_models_of_every_kind(api: FakeApi, run: Ru
     assert late["error_code"] == "timeout"
 
 
-def test_a_failure_of_the_cluster_s_model_is_told_with_the_log_of_its_pod(api: FakeApi, run: Run) -> None:
+def test_a_failure_of_the_cluster_s_model_is_reported_with_the_log_of_its_pod(api: FakeApi, run: Run) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -132,7 +132,7 @@ def test_a_failure_of_the_cluster_s_model_is_told_with_the_log_of_its_pod(api: F
 
 
 def test_a_service_waits_for_the_cluster_s_model_beside_it(api: FakeApi, run: Run) -> None:
-    """Its failure may be about what the model was before, until it tells that it has seen the model as it is now."""
+    """Its failure may be about an earlier model, until its status shows that it has observed the current one."""
     api.controller = becomes(m=READY, s={"phase": "Failed", "conditions": []})
     services = [{"name": "s", "namespace": "models", "spec": {"model": "m"}}]
     task = {"api": "zoo", "models": [{"name": "m", "spec": {"x": 1}}], "inference_services": services}
@@ -140,7 +140,7 @@ def test_a_service_waits_for_the_cluster_s_model_beside_it(api: FakeApi, run: Ru
     assert (late["error_code"], late["results"][1]["reason"]) == ("timeout", "ClusterModelNotReady")
 
 
-def test_why_a_service_has_its_runtime_is_told_where_it_is_asked_for(api: FakeApi, run: Run) -> None:
+def test_the_reason_for_a_services_runtime_is_reported_on_request(api: FakeApi, run: Run) -> None:
     runtime = {"name": "cpu", "kind": "ClusterServingRuntime", "score": 25, "chosen": "Selection"}
     excluded = [{"name": "gpu", "kind": "ClusterServingRuntime", "reason": "size 70B is beyond 8B"}]
     api.controller = becomes(a={"runtime": runtime}, b={"excluded": excluded})

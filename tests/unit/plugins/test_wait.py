@@ -42,7 +42,7 @@ def test_a_cut_stream_is_continued_where_it_was_cut(api: FakeApi, run: Run) -> N
     assert api.calls_of("list") == []
 
 
-def test_a_version_that_the_server_has_forgotten_is_listed_anew(api: FakeApi, run: Run) -> None:
+def test_a_version_that_the_server_has_forgotten_is_listed_again(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=PENDING)
     api.answers.append(Answer(_is_watch, 410, "Expired", "too old resource version"))
     api.once("watch", lambda: _ready(api))
@@ -50,7 +50,7 @@ def test_a_version_that_the_server_has_forgotten_is_listed_anew(api: FakeApi, ru
     assert len(api.calls_of("list")) == 1
 
 
-def test_a_watch_that_ends_in_an_error_event_is_listed_anew(api: FakeApi, run: Run) -> None:
+def test_a_watch_that_ends_in_an_error_event_is_listed_again(api: FakeApi, run: Run) -> None:
     api.once("watch", api.forget)
     api.once("watch", lambda: _ready(api))
     assert not run("model", **TASK).failed
@@ -126,7 +126,7 @@ def _openapi(**fields: Any) -> str:
         ([".spec.minReplica", ".spec.evn"], "Instead of minReplica, did you mean minReplicas? Instead of evn, did you"),
     ],
 )
-def test_a_field_that_is_misspelled_is_told_with_what_was_meant(
+def test_a_field_that_is_misspelled_is_reported_with_a_suggestion(
     api: FakeApi, run: Run, paths: list[str], expected: str
 ) -> None:
     env = {"items": {"properties": {"name": {}, "value": {}}}}
@@ -147,7 +147,7 @@ def test_a_field_that_is_misspelled_is_told_with_what_was_meant(
     assert ("did you mean" in result["msg"].lower()) is bool(expected)
 
 
-def test_one_who_may_not_read_the_schemas_is_told_the_field_alone(api: FakeApi, run: Run) -> None:
+def test_without_access_to_the_schemas_only_the_field_is_reported(api: FakeApi, run: Run) -> None:
     what = "(models/a; krypton.ai/v1alpha1, Kind=Model)"
     text = f"failed to create typed patch object {what}: .spec.x: field not declared in schema"
     api.answers += [
@@ -157,7 +157,7 @@ def test_one_who_may_not_read_the_schemas_is_told_the_field_alone(api: FakeApi, 
     assert run("model", **TASK).cause == "Model models/a was refused. .spec.x: field not declared in schema."
 
 
-def test_where_watching_is_not_permitted_it_polls(api: FakeApi, run: Run) -> None:
+def test_without_the_right_to_watch_it_polls(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=PENDING)
     api.answers.append(Answer(_is_watch, 403, "Forbidden", 'models.krypton.ai is forbidden: User "u" cannot watch'))
     api.once("list", lambda: _ready(api))
@@ -166,7 +166,7 @@ def test_where_watching_is_not_permitted_it_polls(api: FakeApi, run: Run) -> Non
     assert api.calls_of("list")
 
 
-def test_trouble_at_the_end_is_told(api: FakeApi, run: Run) -> None:
+def test_trouble_at_the_end_is_reported(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=PENDING)
     run("model", **TASK, wait=False)
     api.once("watch", api.stop)
@@ -189,7 +189,7 @@ def test_a_watch_that_cannot_be_understood_ends_the_wait_at_once(api: FakeApi, r
     assert "The watch of models.krypton.ai in models ended: KeyError" in result["msg"]
 
 
-def test_a_page_that_is_no_answer_of_an_api_server_is_told(api: FakeApi, run: Run) -> None:
+def test_a_page_that_is_no_answer_of_an_api_server_is_reported(api: FakeApi, run: Run) -> None:
     api.answers.append(Answer(lambda _call: True, 200, text="<html>Please log in"))
     result = run("model", **TASK)
     assert result["error_code"] == "server_error"

@@ -72,7 +72,7 @@ class ApiHandler(BaseHTTPRequestHandler):
 
 
 def discovery(path: str, kinds: Iterable[Kind], kubernetes: str = "v1.36.4") -> Object | None:
-    """What the server tells of itself; None for objects."""
+    """Returns the server's information about itself; None for objects."""
     versions = sorted({kind.version for kind in kinds})
     if path == "version":
         return {"major": "1", "minor": kubernetes.split(".")[1], "gitVersion": kubernetes}

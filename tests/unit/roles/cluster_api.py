@@ -62,8 +62,8 @@ PROMETHEUS = (
 
 class ClusterApi(ApiServer):
     """``objects``: (kind, namespace, name) -> object. ``writes``: the kinds and names that were written or deleted, in
-    order. ``failing``: what an API that is registered says instead of being available, and what routers say to a Route;
-    Jobs fail. ``routers``: how many there are. ``denied``: resources that nobody may change. ``version``: of
+    order. ``failing``: what an API that is registered says instead of being available, and routers' answer to a Route;
+    Jobs fail. ``routers``: their number. ``denied``: resources that no account may change. ``version``: of
     Kubernetes. ``reordered``: kinds whose field managers have another order after each apply."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class ClusterApi(ApiServer):
         super().__init__(_Handler)
 
     def put(self, resource: Object) -> None:
-        """Somebody else's object."""
+        """An object of another owner."""
         metadata = resource["metadata"]
         self.objects[resource["kind"], metadata.get("namespace", ""), metadata["name"]] = self._served(resource, {})
 
@@ -184,7 +184,7 @@ class _Handler(ApiHandler):
         ]
 
     def _named(self) -> tuple[str, str, str]:
-        """(kind, namespace, name) of the path; without a name, all of the kind. No kind: nobody knows the path."""
+        """(kind, namespace, name) of the path; without a name, all of the kind. No kind: the path is unknown."""
         parts = unquote(self.place).split("/")
         parts = parts[2:] if parts[0] == "api" else parts[3:]
         namespace = ""

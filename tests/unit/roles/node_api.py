@@ -20,8 +20,8 @@ KINDS = (
 
 class NodeApi(ApiServer):
     """``held``: pod -> how many evictions are refused before one is granted. ``events``: what was done, in order.
-    ``returning``: pods that are there again when somebody next lists them. ``statuses``: what the node says of itself,
-    one after the other as it is read; the last one stays."""
+    ``returning``: pods that exist again at the next list request. ``statuses``: what the node says of itself,
+    one per read; the last one stays."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Object] = {}

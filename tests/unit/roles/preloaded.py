@@ -35,8 +35,8 @@ class Preloaded:
     """The process that runs plays, one after the other. It ends with the one that started it."""
 
     def __init__(self, folder: str, environment: dict[str, str]) -> None:
-        """``folder``: where Ansible is loaded, which reads an ansible.cfg there. ``environment``: what it reads then,
-        beside the user's home and language."""
+        """``folder``: where Ansible is loaded, and reads an ansible.cfg. ``environment``: its variables, in addition to
+        the user's home and language."""
         kept = {name: os.environ[name] for name in ("HOME", "LANG", "LC_ALL") if name in os.environ}
         self._process = subprocess.Popen(
             [sys.executable, "-I", __file__],
@@ -93,7 +93,7 @@ def _run(play: Play) -> NoReturn:
         PlaybookCLI.cli_executor(["ansible-playbook", *play.arguments])
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
-    except BaseException:  # noqa: BLE001  (nobody else tells of it)
+    except BaseException:  # noqa: BLE001  (nothing else reports it)
         traceback.print_exc()
     finally:
         sys.stdout.flush()

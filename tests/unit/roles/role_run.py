@@ -1,4 +1,4 @@
-"""Runs plays: an entry point of a role or a few tasks against an API server of the tests, or a play as it is."""
+"""Runs plays: an entry point of a role or a few tasks against an API server of the tests, or a whole play."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_tasks(
         "hosts": "localhost",
         "connection": "local",
         "gather_facts": False,
-        "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"},
+        "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "no-rights"},
         "vars": {"ansible_python_interpreter": sys.executable, **variables},
         "tasks": tasks,
     }
@@ -52,7 +52,7 @@ def run_play(
     failing: bool = False,
     **environment: str,
 ) -> str:
-    """Output of a play, in one line. It sees this checkout and kubernetes.core, and nobody's settings."""
+    """Returns the output of a play in one line. It uses this checkout, kubernetes.core, and no user settings."""
     if find_spec("ansible") is None or not CORE.exists():
         pytest.skip("needs ansible-playbook and the collection kubernetes.core")
     home = _home(folder.parent / "ansible")

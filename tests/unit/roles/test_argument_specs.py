@@ -1,4 +1,4 @@
-"""Every role says what it takes: its argument specs, defaults and README agree."""
+"""Every role documents its variables: argument specs, defaults and README agree."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def looked_up(name: str) -> list[str]:
 
 
 def resolved(value: Any) -> Any:
-    """A default as it is where nobody has set any shared ``slipway_`` variable."""
+    """Returns the value of a default if no shared ``slipway_`` variable is set."""
     if isinstance(value, str):
         return NativeEnvironment().from_string(value).render(lookup=looked_up) if "{{" in value else value
     if isinstance(value, dict):
@@ -172,7 +172,7 @@ def table(role: Path) -> dict[str, str]:
 
 
 def tells(cell: str, default: Any) -> bool:
-    """Whether a cell shows a default, as code. Words may say what it means that there is none."""
+    """Whether a cell shows a default, as code. Text may explain a missing default."""
     shown = CODE.findall(cell)
     if default in ("", [], {}) and cell and not CODE.fullmatch(cell):
         return True

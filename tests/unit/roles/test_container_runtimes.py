@@ -1,4 +1,4 @@
-"""What containerd and CRI-O are told, for every version of their files, and what it leaves of them."""
+"""The configuration for containerd and CRI-O, for every version of their files, and what stays unchanged in them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOP = "/etc/containerd/config.toml"
 
 
 class Dumper(yaml.SafeDumper):
-    """Texts of several lines as they are, lists indented as yamllint has them."""
+    """Multi-line texts unchanged, lists indented as yamllint requires."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, indentless=False)
@@ -51,7 +51,7 @@ def by_name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", CASES, ids=by_name)
-def test_containerd_is_told_what_its_golden_file_says(path: Path) -> None:
+def test_containerd_gets_the_content_of_its_golden_file(path: Path) -> None:
     # The trial has the same files: test_containerd_nodes reads it.
     plan = {key: value for key, value in plan_of(path).items() if key != "trial"}
     text = yaml.dump(plan, Dumper=Dumper, sort_keys=False, width=140)
@@ -87,14 +87,14 @@ def test_containerd_that_runs_no_pods_is_not_touched() -> None:
         containerd_config("version = 2", top='disabled_plugins = ["cri"]')
 
 
-def test_a_form_that_cannot_be_changed_is_left_alone_and_what_is_missing_is_told() -> None:
+def test_a_form_that_cannot_be_changed_is_left_alone_and_what_is_missing_is_reported() -> None:
     top = 'version = 2\nplugins = {"io.containerd.grpc.v1.cri" = {enable_cdi = false}}\n'
     with pytest.raises(AnsibleFilterError, match=r"was not changed: its format does not allow.*") as error:
         containerd_config("version = 2", top=top)
     assert f'BinaryName = "{BINARY}"' in str(error.value)
 
 
-def test_a_file_that_containerd_2_does_not_understand_is_to_be_written_anew() -> None:
+def test_a_file_that_containerd_2_does_not_understand_is_to_be_written_again() -> None:
     with pytest.raises(AnsibleFilterError, match=r"config migrate"):
         containerd_config("version = 3", top='root = "/var/lib/containerd"')
 
@@ -115,7 +115,7 @@ allowed_annotations = ["io.containers.trace-syscall"]
 """
 
 
-def test_the_runtimes_that_are_known_are_told() -> None:
+def test_the_runtimes_that_are_known_are_reported() -> None:
     assert container_handlers(CRIO) == {"crun": "/usr/libexec/crio/crun"}
     assert container_handlers(documents.read(GOLDEN / "v3-second-run.yaml")["dump"]) == {
         "nvidia": BINARY,
@@ -179,7 +179,7 @@ def test_an_empty_file_gets_all() -> None:
 
 @pytest.mark.parametrize("path", [case for case in CASES if not case.stem.startswith("v4")], ids=by_name)
 def test_containerd_itself_reads_what_is_written(path: Path, tmp_path: Path) -> None:
-    """The one that is at hand: by its own word it knows the runtimes, and keeps the one that it had as it was."""
+    """The installed containerd reports the new runtimes, and its previous one unchanged."""
     containerd = shutil.which("containerd") or pytest.skip("needs containerd")
     version = subprocess.run([containerd, "--version"], capture_output=True, text=True, check=True).stdout
     top = documents.read(path)["top"]

@@ -44,7 +44,7 @@ def limits(api: ClusterApi) -> set[str]:
 
 
 @pytest.mark.plays
-def test_an_api_server_without_such_policies_is_told_of_and_gets_none(tmp_path: Path, api: ClusterApi) -> None:
+def test_an_api_server_without_such_policies_is_reported_and_gets_none(tmp_path: Path, api: ClusterApi) -> None:
     output = install(tmp_path, api)
     assert "This API server has no MutatingAdmissionPolicy" in output
     assert gates(api) == set()

@@ -41,7 +41,7 @@ def test_it_is_made_for_pods_that_have_folders_of_nodes_and_goes_with_the_contro
     assert api.writes.index("apply Namespace ome") < api.writes.index("apply Deployment slipway-controller")
     api.writes.clear()
     assert "changed=0" in play(tmp_path, api, "main")
-    # What Kubernetes puts into every namespace is nobody's.
+    # Kubernetes creates these objects in every namespace, so they have no owner.
     put(api, "Secret", "default-token", "ome", type="kubernetes.io/service-account-token")
     play(tmp_path, api, "uninstall")
     assert OME not in api.objects
@@ -62,7 +62,7 @@ def test_one_of_ours_gets_its_labels_back_and_one_of_others_stays_as_it_is(
     "variables",
     [{"controller_apis": ["krypton"]}, {"controller_namespaces": ["team-a"]}, {"controller_ome_namespace": "team-a"}],
 )
-def test_none_is_made_that_nobody_needs_or_that_somebody_else_looks_after(
+def test_none_is_created_without_need_or_for_a_foreign_manager(
     tmp_path: Path, api: ClusterApi, variables: dict[str, Any]
 ) -> None:
     put(api, "Namespace", "team-a")

@@ -116,8 +116,8 @@ def test_ome_adds_what_its_nodes_groups_routers_and_autoscalers_need() -> None:
     assert rights("ome")["", "pods"] == {"get", "list", "watch"}
 
 
-def test_who_gives_routers_a_role_has_all_that_is_in_it() -> None:
-    """The API server lets nobody grant what he may not do himself."""
+def test_the_controller_has_all_rights_of_the_role_that_it_gives_routers() -> None:
+    """The API server does not allow accounts to grant rights that they do not have."""
     granted = rights("ome")
     assert all(granted["", resource] >= set(POD_READER["verbs"]) for resource in POD_READER["resources"])
 
@@ -157,7 +157,7 @@ def test_what_it_writes_otherwise_it_may_read(part: str) -> None:
     assert not {rule: verbs for rule, verbs in blind.items() if verbs & (READS | {"update"})}
 
 
-def test_of_secrets_the_api_server_lets_it_replace_those_that_it_made_for_the_same_owner() -> None:
+def test_it_may_only_replace_secrets_that_it_created_for_the_same_owner() -> None:
     """That it refuses the rest is shown on a cluster, in tests/cluster/test_permissions.py."""
     policy, binding = Rendered("controller", controller_namespace="models-system")[
         "__controller_secrets_policy_objects"
@@ -178,7 +178,7 @@ def test_of_secrets_the_api_server_lets_it_replace_those_that_it_made_for_the_sa
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
 
 
-def test_of_secrets_it_makes_and_reads_the_one_of_its_own_namespace_that_signs() -> None:
+def test_it_may_only_create_and_read_the_signing_secret_of_its_namespace() -> None:
     role = rendered(ALL, ("team-a",))
     assert [rule for rule in role["__controller_own_rules"] if "secrets" in rule["resources"]] == [
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
@@ -234,7 +234,7 @@ def test_in_its_own_namespace_it_has_its_lease_its_key_its_configuration_and_the
     assert ruled(rendered(ALL, ("team-a",))["__controller_own_rules"]) == own | config | limited
 
 
-def test_of_a_pod_the_api_server_lets_the_controller_change_nothing_but_labels_of_adapters() -> None:
+def test_the_controller_may_only_change_a_pods_adapter_labels() -> None:
     """That it refuses the rest is shown on a cluster, in tests/cluster/test_permissions.py."""
     policy, binding = Rendered("controller", controller_namespace="models-system")["__controller_pods_policy_objects"]
     spec = policy["spec"]
@@ -251,7 +251,7 @@ def test_of_a_pod_the_api_server_lets_the_controller_change_nothing_but_labels_o
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
 
 
-def test_of_a_node_the_api_server_lets_the_controller_change_nothing_but_what_it_says_of_models() -> None:
+def test_the_controller_may_only_change_a_nodes_model_labels_and_annotations() -> None:
     """That it refuses the rest is shown on a cluster, in tests/cluster/test_permissions.py."""
     policy, binding = Rendered("controller", controller_namespace="models-system")["__controller_nodes_policy_objects"]
     spec = policy["spec"]

@@ -48,7 +48,7 @@ def test_without_directories_for_models_the_controller_makes_no_volume() -> None
     assert below == "has(object.spec.local) && (false)"
 
 
-def test_what_the_controller_plans_is_what_the_policy_allows() -> None:
+def test_the_policy_allows_the_controllers_plans() -> None:
     claim = {"metadata": {"name": f"{PREFIX}abc", "namespace": "chat", "uid": "u"}}
     made = build_volume("uid", ModelClaim("/raid/models/tiny", claim))
     [term] = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]

@@ -189,7 +189,9 @@ def test_settings_of_another_tool_in_our_file_stay() -> None:
         ),
     ],
 )
-def test_what_would_stop_pods_is_refused(files: dict[str, str], options: dict[str, str], message: str) -> None:
+def test_settings_that_would_stop_pods_are_rejected(
+    files: dict[str, str], options: dict[str, str], message: str
+) -> None:
     with pytest.raises(AnsibleFilterError, match=f"CRI-O was not changed: .*{message}"):
         plan(files, **options)
 

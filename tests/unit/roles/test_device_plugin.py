@@ -1,6 +1,6 @@
 """What the role device_plugin makes of its settings and of a cluster: objects as golden files, nodes, rivals, problems.
 
-`SLIPWAY_WRITE_GOLDEN=1` writes the golden files anew.
+`SLIPWAY_WRITE_GOLDEN=1` rewrites the golden files.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def test_the_objects_are_those_of_the_golden_file(case: str) -> None:
     GOLDEN.check(case, "", {"children": objects(case)}, CASES)
 
 
-def test_what_a_survey_gives_as_text_means_the_same() -> None:
+def test_text_from_a_survey_has_the_same_effect() -> None:
     """Vendors above all: of none that it knows the role would remove what is installed."""
     shared = {"nvidia_sharing": "time_slicing", "nvidia_replicas": SHARED}
     texts = {
@@ -155,7 +155,7 @@ def test_only_what_shares_gpus_by_mps_or_cuts_them_is_privileged(case: str) -> N
     assert all("discovery" in name or case in ("nvidia_mig", "nvidia_profiles") for name in capable)
 
 
-def test_selinux_lets_plugins_speak_to_the_kubelet_and_nobody_else() -> None:
+def test_selinux_lets_plugins_connect_only_to_the_kubelet() -> None:
     typed = {
         manifest["metadata"]["name"].partition("-device-plugin")[0]
         for case in CASES
@@ -234,7 +234,7 @@ def test_a_profile_that_goes_takes_its_objects_along_and_its_daemon_set_last() -
         ({NFD: "true"}, {"one": "none"}, ""),
     ],
 )
-def test_whose_gpus_a_node_has(labels: dict[str, str], expected: dict[str, str], vendor: str) -> None:
+def test_the_vendor_of_a_nodes_gpus(labels: dict[str, str], expected: dict[str, str], vendor: str) -> None:
     node_state = rendered(node("one", labels=labels), nodes=expected)["__device_plugin_all"]["one"]
 
     assert node_state["vendor"] == vendor
@@ -316,9 +316,7 @@ CLASS = {"metadata": {"name": "big"}, "spec": {"extendedResourceName": "amd.com/
         ({"_classes": {"resources": [CLASS]}}, "amd", "the DRA class big (as amd.com/gpu)"),
     ],
 )
-def test_who_serves_gpus_already_is_named_and_they_are_left_to_that_one(
-    registered: dict[str, Any], vendor: str, who: str
-) -> None:
+def test_a_foreign_gpu_plugin_is_named_and_keeps_its_gpus(registered: dict[str, Any], vendor: str, who: str) -> None:
     role = rendered(node("one", labels={OURS: vendor}), **registered)
 
     assert role["__device_plugin_rivals"] == [{"vendor": vendor, "who": who}]
@@ -340,7 +338,7 @@ def test_a_daemon_set_that_serves_no_gpus_is_no_rival(other: dict[str, Any]) -> 
     assert role["__device_plugin_choice"] == ["nvidia"]
 
 
-def test_gpus_that_a_node_offers_though_we_serve_none_are_somebody_s() -> None:
+def test_gpus_that_a_node_offers_without_our_plugin_are_foreign() -> None:
     offering = node("one", {"nvidia.com/gpu": "2"}, labels={OURS: "nvidia"})
     away = node("two", {"nvidia.com/gpu": "0"}, labels={OURS: "nvidia"})
     ours = {"resources": [{"metadata": {"labels": {OURS: "nvidia"}}}]}
@@ -352,7 +350,7 @@ def test_gpus_that_a_node_offers_though_we_serve_none_are_somebody_s() -> None:
     assert rendered(offering, _ours=ours)["__device_plugin_rivals"] == []
 
 
-def test_what_was_installed_stays_while_its_nodes_are_away() -> None:
+def test_an_installation_stays_while_its_nodes_are_unreachable() -> None:
     ours = {"resources": [{"metadata": {"labels": {OURS: "nvidia"}}}]}
 
     assert rendered(_ours=ours)["__device_plugin_choice"] == ["nvidia"]
@@ -365,7 +363,7 @@ PROBLEMS = documents.read(GOLDENS / "device_plugin_problems.yaml")
 
 
 @pytest.mark.parametrize("case", PROBLEMS, ids=lambda case: "-".join(case["settings"]))
-def test_what_is_wrong_is_told_before_anything_changes(case: dict[str, Any]) -> None:
+def test_errors_are_reported_before_any_change(case: dict[str, Any]) -> None:
     given = {"_runtime_classes": {"resources": [{"metadata": {"name": "nvidia"}}]}} | case["settings"]
     role = rendered(node("one", labels={OURS: "nvidia"}), chosen=["nvidia"], **given)
 

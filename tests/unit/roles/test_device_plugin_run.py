@@ -85,7 +85,7 @@ def test_a_node_that_offers_none_is_named_with_the_reason(tmp_path: Path, api: G
     assert "Node one offers" not in output
 
 
-def test_where_another_plugin_serves_nothing_is_changed(tmp_path: Path, api: GpuCluster) -> None:
+def test_nothing_is_changed_if_another_plugin_serves(tmp_path: Path, api: GpuCluster) -> None:
     pod = {
         "containers": [{"name": "ctr", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.0"}],
         "volumes": [{"name": "sockets", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}],

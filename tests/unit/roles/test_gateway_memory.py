@@ -1,4 +1,4 @@
-"""HAProxy is told how much memory it may have: three quarters of its container's limit."""
+"""HAProxy's memory limit is three quarters of its container's limit."""
 
 from __future__ import annotations
 

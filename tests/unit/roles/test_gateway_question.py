@@ -47,7 +47,7 @@ def test_models_of_every_feature_and_of_none_are_found() -> None:
     }
 
 
-def test_a_gateway_that_wants_a_key_is_told_as_such() -> None:
+def test_a_gateway_that_wants_a_key_is_reported_as_such() -> None:
     async def refuse(_unused: web.Request) -> web.Response:
         return web.Response(status=401)
 

@@ -66,7 +66,7 @@ def served() -> Iterator[tuple[str, list[dict[str, list[str]]]]]:
 
 
 @pytest.mark.plays
-def test_days_are_told_and_written_and_the_token_of_prometheus_is_not(tmp_path: Path, api: ClusterApi) -> None:
+def test_days_are_reported_and_written_and_the_token_of_prometheus_is_not(tmp_path: Path, api: ClusterApi) -> None:
     file = tmp_path / "usage.csv"
     with served() as (address, questions):
         output = run_role(

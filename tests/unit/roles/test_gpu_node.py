@@ -1,6 +1,6 @@
 """What the role gpu_node installs, refuses and reboots for, on every system and for every kind of GPU.
 
-`SLIPWAY_WRITE_GOLDEN=1` writes the lists of packages anew.
+`SLIPWAY_WRITE_GOLDEN=1` rewrites the lists of packages.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def test_amd_s_driver_comes_from_the_release_that_fits(system: str, place: str) 
 
 
 @pytest.mark.parametrize("system", ["rocky9", "alma10"])
-def test_of_epel_nothing_but_dkms_is_taken(system: str) -> None:
+def test_only_dkms_is_installed_from_epel(system: str) -> None:
     [epel] = [one for one in Node(system)["__gpu_node_repositories"] if one["name"] == "epel-dkms"]
 
     assert epel["rpm"]["options"] == {"includepkgs": "dkms"}
@@ -175,7 +175,7 @@ def test_modules_are_those_that_all_gpus_can_use(gpus: list[dict[str, Any]], mod
         ),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_changed(node: Node, why: str, what: str) -> None:
+def test_impossible_settings_are_reported_before_any_change(node: Node, why: str, what: str) -> None:
     assert node["__gpu_node_driver_problems"] == [{"broken": True, "why": why, "do": what}]
 
 
@@ -258,14 +258,14 @@ def test_a_driver_that_is_held_is_let_go_for_another_one_only(settings: dict[str
 
 @pytest.mark.parametrize("system", ["ubuntu24", "debian12", "rocky9"])
 @pytest.mark.parametrize(
-    ("wish", "switches", "installed"),
+    ("setting", "switches", "installed"),
     [("auto", 0, False), ("auto", 4, True), ("always", 0, True), ("never", 4, False)],
 )
-def test_the_fabric_manager_goes_with_switches(system: str, wish: str, switches: int, installed: bool) -> None:
+def test_the_fabric_manager_goes_with_switches(system: str, setting: str, switches: int, installed: bool) -> None:
     for origin in ("cuda", "cuda" if system == "rocky9" else "distribution"):
         node = Node(
             system, gpu_facts(H100, nvswitches=switches),
-            gpu_node_nvidia_repository=origin, gpu_node_nvidia_fabric_manager=wish,
+            gpu_node_nvidia_repository=origin, gpu_node_nvidia_fabric_manager=setting,
         )  # fmt: skip
         listed = any("fabric" in name for name in node["__gpu_node_packages"])
         missing = (system, origin) == ("debian12", "distribution")
@@ -561,7 +561,7 @@ def test_another_driver_than_the_wanted_one_is_not_taken_for_it() -> None:
     assert node["__gpu_node_other_candidates"] == {name: "595.91.07-1"}
 
 
-def test_kernels_that_somebody_else_holds_stay_held() -> None:
+def test_kernels_that_another_tool_holds_stay_held() -> None:
     node = Node(gpu_node_hold=False)
     node.variables["__gpu_node_dpkg"] = {"stdout_lines": ["hi  linux-generic 6.8"]}
 
@@ -615,7 +615,7 @@ def listed_objects(kind: str, *objects: dict[str, Any], **answer: Any) -> dict[s
         (RUNS, {"gpu_node_driver": "keep", "gpu_node_nvidia_branch": "595"}, True),
     ],
 )
-def test_a_driver_stays_that_works_and_is_what_is_asked_for_whoever_has_installed_it(
+def test_a_working_driver_as_requested_stays_whatever_its_origin(
     driver: dict[str, Any], settings: dict[str, Any], kept: bool
 ) -> None:
     node = Node(facts=gpu_facts(H100, driver=driver), packages=PACKAGES_OF_OTHERS, **settings)
@@ -692,7 +692,7 @@ def test_the_branch_is_that_of_the_driver_that_is_there(
     assert Node(facts=gpu_facts(H100, driver=driver), **settings)["__gpu_node_branch"] == branch
 
 
-def test_a_removal_leaves_a_driver_that_somebody_else_has_installed() -> None:
+def test_a_removal_leaves_a_foreign_driver() -> None:
     assert Node(facts=gpu_facts(H100, driver=RUNS))["__gpu_node_stays"]
     assert not Node(facts=gpu_facts(H100, driver=RUNS), **OURS)["__gpu_node_stays"]
     assert Node(facts=gpu_facts(H100, driver=RUNS))["__gpu_node_reasons_after_removal"] == []
@@ -753,7 +753,7 @@ def test_the_vendor_is_the_one_that_is_found_or_said(
     assert Node(facts=facts, **settings)["__gpu_node_vendor"] == vendor
 
 
-def test_why_nothing_is_done_is_told() -> None:
+def test_the_reason_for_no_change_is_reported() -> None:
     assert "GPU Operator" in Node(slipway_openshift=True)["__gpu_node_nothing"]
     assert "gpu_node_vendor is none" in Node(gpu_node_vendor="none")["__gpu_node_nothing"]
     assert Node(facts=gpu_facts())["__gpu_node_nothing"].startswith("gpu-1 has no NVIDIA, AMD or Intel GPU")

@@ -16,7 +16,7 @@ from .test_gpu_node_run import Machine
 PYTHON = "/usr/bin/python3"
 KERNEL = "6.8.0-87-generic"
 NEXT = "6.8.0-88-generic"
-# Of what is there every file comes from nobody; where it comes from is said by the repository.
+# Versions of the driver, by the repository that offers them.
 UBUNTU = ("570.133.20-0ubuntu1", "580.65.06-0ubuntu1", "580.95.05-0ubuntu1")
 NVIDIA = ("580.65.06-1ubuntu1", "580.105.08-1ubuntu1")
 UNNUMBERED = ("580.105.08-1ubuntu1", "595.91.07-1ubuntu1", "600.1-1ubuntu1")
@@ -119,7 +119,7 @@ class System:
         folder = self.folder / "built" / f"{name}_{version}"
         (folder / "DEBIAN").mkdir(parents=True, exist_ok=True)
         fields = {
-            "Package": name, "Version": version, "Architecture": "all", "Maintainer": "nobody <nobody@example.com>",
+            "Package": name, "Version": version, "Architecture": "all", "Maintainer": "acme <acme@example.com>",
             "Depends": depends, "Provides": "a-driver" if rival else "", "Conflicts": "a-driver" if rival else "",
             "Description": "empty",
         }  # fmt: skip
@@ -172,7 +172,7 @@ def repository(uri: str) -> dict[str, object]:
         ("URIs: {uri}", False),
     ],
 )
-def test_an_address_that_somebody_else_has_set_up_is_left_to_that_one(tmp_path: Path, line: str, written: bool) -> None:
+def test_an_address_of_a_foreign_installation_stays_unchanged(tmp_path: Path, line: str, written: bool) -> None:
     """apt reads no list at all where two files name one address and different keys."""
     folder = tmp_path / "sources"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""A node is drained as its pods' budgets allow, and nobody finds it cordoned whom it does not concern."""
+"""A node is drained as its pods' budgets allow, and is not left cordoned."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def play(folder: Path, api: NodeApi, entry: str, *flags: str, failing: bool = Fa
         "hosts": NODE,
         "gather_facts": False,
         "become": True,
-        "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"},
+        "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "no-rights"},
         "vars": {"gpu_node_drain_timeout": 200, **variables},
         "tasks": [role],
     }
@@ -61,7 +61,7 @@ def test_pods_go_but_for_those_that_belong_to_the_node(tmp_path: Path, api: Node
     assert api.nodes[NODE]["spec"] == {"unschedulable": False}
 
 
-def test_what_is_done_is_not_done_again(tmp_path: Path, api: NodeApi) -> None:
+def test_completed_work_is_not_repeated(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
     play(tmp_path, api, "drain")
     api.events.clear()
@@ -115,7 +115,7 @@ def test_a_budget_that_never_allows_it_is_named_and_the_node_is_as_before(tmp_pa
 @pytest.mark.parametrize(
     ("pod", "allowed"),
     [({"owner": ""}, "gpu_node_drain_force"), ({"empty_dir": True}, "gpu_node_drain_delete_emptydir")],
-    ids=["of-nobody", "with-data"],
+    ids=["no-rights", "with-data"],
 )
 def test_what_would_be_lost_is_asked_about_at_once(
     tmp_path: Path, api: NodeApi, pod: dict[str, object], allowed: str
@@ -130,7 +130,7 @@ def test_what_would_be_lost_is_asked_about_at_once(
     assert api.pods == {}
 
 
-def test_leave_for_data_is_none_for_what_nothing_would_make_anew(tmp_path: Path, api: NodeApi) -> None:
+def test_consent_to_lose_data_does_not_cover_pods_that_nothing_recreates(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
     api.pod("one", NODE, owner="", empty_dir=True)
 
@@ -185,7 +185,7 @@ def test_a_node_that_an_earlier_run_has_left_cordoned_is_known_by_its_mark(tmp_p
     assert api.events[-1] == f"uncordon {NODE}"
 
 
-def test_whoever_has_a_node_drained_finds_it_so_after_reboots_too(tmp_path: Path, api: NodeApi) -> None:
+def test_a_drained_node_stays_drained_after_reboots(tmp_path: Path, api: NodeApi) -> None:
     """Also where a reboot that did not come to its end had cordoned it before."""
     api.node(NODE)
     play(tmp_path, api, "drain", __gpu_node_for_a_reboot=True)
@@ -197,7 +197,7 @@ def test_whoever_has_a_node_drained_finds_it_so_after_reboots_too(tmp_path: Path
         assert api.nodes[NODE]["spec"] == {"unschedulable": True}
 
 
-def test_check_mode_foretells_and_does_nothing(tmp_path: Path, api: NodeApi) -> None:
+def test_check_mode_predicts_changes_and_makes_none(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
     api.pod("one", NODE)
 
@@ -247,7 +247,7 @@ def test_a_node_is_back_when_its_kubelet_has_spoken_and_it_has_all_its_gpus(tmp_
     ],
     ids=["silent", "with-fewer-gpus"],
 )
-def test_a_node_that_is_not_back_in_time_is_told_of(
+def test_a_node_that_is_not_back_in_time_is_reported(
     tmp_path: Path, api: NodeApi, status: dict[str, object], expected: str
 ) -> None:
     before = {**api.node(NODE), "status": node_status("first", "8")}
@@ -260,14 +260,14 @@ def test_a_node_that_is_not_back_in_time_is_told_of(
 
 @pytest.fixture
 def found_api(api: NodeApi, monkeypatch: pytest.MonkeyPatch) -> NodeApi:
-    """The server that plays find without being told."""
+    """The server that plays use by default."""
     monkeypatch.setenv("K8S_AUTH_HOST", api.url)
-    monkeypatch.setenv("K8S_AUTH_API_KEY", "of-nobody")
+    monkeypatch.setenv("K8S_AUTH_API_KEY", "no-rights")
     return api
 
 
-def test_where_another_driver_cannot_be_installed_the_pods_may_come_back(tmp_path: Path, found_api: NodeApi) -> None:
-    """They go before anything of the driver is touched. The package is nobody's."""
+def test_if_another_driver_cannot_be_installed_pods_may_return(tmp_path: Path, found_api: NodeApi) -> None:
+    """They are evicted before the driver is changed. No repository provides the package."""
     found_api.node(NODE)
     found_api.pod("one", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
 
@@ -278,7 +278,7 @@ def test_where_another_driver_cannot_be_installed_the_pods_may_come_back(tmp_pat
     assert found_api.events == [f"cordon {NODE}", "evict one", f"uncordon {NODE}"]
 
 
-def test_what_a_run_that_was_cut_off_has_left_cordoned_takes_pods_again(tmp_path: Path, found_api: NodeApi) -> None:
+def test_nodes_that_an_interrupted_run_left_cordoned_are_uncordoned(tmp_path: Path, found_api: NodeApi) -> None:
     """Also where there is nothing to reboot for any more."""
     found_api.node(NODE, unschedulable=True, **{MARK: "slipway.inference.gpu_node"})
 

@@ -174,7 +174,7 @@ def test_a_system_that_is_not_known_ends_it(tmp_path: Path) -> None:
     assert "localhost runs openSUSE Leap 15.6 on x86_64, which this role does not support." in output
 
 
-def test_check_mode_foretells_what_an_empty_node_would_get(tmp_path: Path) -> None:
+def test_check_mode_predicts_the_changes_to_an_empty_node(tmp_path: Path) -> None:
     output = Machine(tmp_path).has_gpu().plays("main", "--check", "--diff")
 
     assert "would be installed: nvidia-headless-no-dkms-580-server-open, nvidia-utils-580-server" in output
@@ -183,8 +183,8 @@ def test_check_mode_foretells_what_an_empty_node_would_get(tmp_path: Path) -> No
     assert list((tmp_path / "root/etc").iterdir()) == []
 
 
-def test_a_driver_of_somebody_else_that_works_is_left_as_it_is(tmp_path: Path) -> None:
-    """Its packages are none of the role's. Nothing is asked of dpkg, apt or the kernel but to be told."""
+def test_a_foreign_driver_that_works_stays_unchanged(tmp_path: Path) -> None:
+    """The role does not manage its packages. It only queries dpkg, apt and the kernel."""
     machine = Machine(tmp_path).has_gpu("nvidia").runs_driver()
     machine.tool("nvidia-smi", 'echo "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-8d6c)"')
     machine.tool("apt-get", f"touch {tmp_path}/apt-get").tool("modprobe", f"touch {tmp_path}/modprobe")
@@ -259,7 +259,7 @@ def test_a_password_in_an_address_is_for_root_alone(tmp_path: Path, proxy: str, 
     assert (f"+proxy={proxy}" in output) is shown
 
 
-def test_gpus_of_amd_are_described_anew_when_they_are_others(tmp_path: Path) -> None:
+def test_gpus_of_amd_are_described_again_when_they_are_others(tmp_path: Path) -> None:
     described, there = tmp_path / "root/etc/cdi/amd.json", tmp_path / "gpus"
     machine = Machine(tmp_path).tool(
         "amd-ctk", f"case $2 in generate) cp {there} {described} ;; *) cmp -s {there} {described} ;; esac"

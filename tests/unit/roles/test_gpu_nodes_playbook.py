@@ -1,4 +1,4 @@
-"""The playbook gpu_nodes on several hosts: who is away is left behind, who must reboot goes last, no secret is told."""
+"""The playbook gpu_nodes on several hosts: it skips unreachable ones, reboots come last, and no secret is printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.plays
 
 TOKEN = "canary-of-the-cluster"
 PASSWORD = "canary-of-the-mirror"
-# Takes the place of ssh: it writes down what a host is told, and does it here.
+# Replaces ssh: it logs the commands for a host, and runs them here.
 SSH = 'echo "$@" >> "{log}"; for last; do :; done; exec sh -c "$last"'
 
 
@@ -31,7 +31,7 @@ def api() -> Iterator[NodeApi]:
 
 
 class Fleet:
-    """Hosts of an inventory. Those that answer do so by a stand-in for ssh, and run a driver of somebody else."""
+    """Hosts of an inventory. Reachable ones answer through a stand-in for ssh, and have a foreign driver."""
 
     def __init__(self, folder: Path, api: NodeApi) -> None:
         self.folder = folder
@@ -86,10 +86,10 @@ def recap(output: str, host: str) -> dict[str, int]:
 
 
 def test_a_few_hosts_that_are_away_are_left_behind_and_the_others_go_on(tmp_path: Path, api: NodeApi) -> None:
-    """One must reboot, which check mode foretells, and only after all that disturbs nobody is done."""
+    """One must reboot, which check mode predicts, and only after all non-disruptive steps."""
     fleet = Fleet(tmp_path, api).has("settled").has("rebooting", gpu_node_reboot="always").has("empty", gpu=False)
     fleet.is_away("away")
-    # What an earlier run that was cut off has left, so that it is seen that the cluster is spoken to.
+    # A mark from an interrupted run, which shows that the playbook contacts the cluster.
     api.node("settled", unschedulable=True, **{MARK: "slipway.inference.gpu_node"})
 
     output = fleet.plays("--check", "-vvv")
@@ -112,7 +112,7 @@ def test_a_few_hosts_that_are_away_are_left_behind_and_the_others_go_on(tmp_path
     assert PASSWORD not in output + log
 
 
-def test_where_too_many_hosts_are_away_none_is_drained(tmp_path: Path, api: NodeApi) -> None:
+def test_if_too_many_hosts_are_unreachable_none_is_drained(tmp_path: Path, api: NodeApi) -> None:
     fleet = Fleet(tmp_path, api).has("rebooting", gpu_node_reboot="always")
     fleet.is_away("away").is_away("gone")
 

@@ -67,7 +67,7 @@ def test_both_know_the_same_keys() -> None:
         {"modelServers": {engine: {"images": {"default": "x"}} for engine in typing.get_args(Engine)}},
     ],
 )
-def test_what_the_rollout_takes_the_controller_takes(config: dict[str, Any]) -> None:
+def test_the_controller_accepts_every_spec_that_the_rollout_check_accepts(config: dict[str, Any]) -> None:
     parse(yaml.safe_dump(rollout.kubeai_config(config)))
 
 
@@ -85,7 +85,7 @@ def test_what_the_rollout_takes_the_controller_takes(config: dict[str, Any]) -> 
         {"modelServerPods": {"imagePullSecrets": ["registry"]}},
     ],
 )
-def test_what_the_controller_refuses_the_rollout_refuses(config: dict[str, Any]) -> None:
+def test_the_rollout_check_rejects_every_spec_that_the_controller_rejects(config: dict[str, Any]) -> None:
     with pytest.raises(controller.InvalidConfigError):
         parse(yaml.safe_dump(config))
     with pytest.raises(AnsibleFilterError):

@@ -102,7 +102,7 @@ def test_the_certificate_that_it_has_made_stays(tmp_path: Path, api: ClusterApi)
 
 
 @pytest.mark.plays
-def test_where_another_one_is_installed_it_is_left_alone(tmp_path: Path, api: ClusterApi) -> None:
+def test_a_foreign_installation_stays_unchanged(tmp_path: Path, api: ClusterApi) -> None:
     of_another: dict[str, Any] = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -65,7 +65,7 @@ def test_outside_of_its_namespace_it_reads_one_configmap_by_a_role_of_kubernetes
     assert binding["roleRef"]["name"] == "extension-apiserver-authentication-reader"
 
 
-def test_whoever_may_see_pods_may_see_what_they_use_and_nothing_is_written_by_that() -> None:
+def test_access_to_pods_shows_their_use_and_allows_no_writes() -> None:
     [reader] = [manifest for manifest in VARS["__metrics_server_rights"] if manifest["kind"] == "ClusterRole"]
     labels = rendered(VARS["__metrics_server_aggregated"])
 
@@ -74,7 +74,7 @@ def test_whoever_may_see_pods_may_see_what_they_use_and_nothing_is_written_by_th
 
 
 @pytest.mark.parametrize("insecure", [False, True])
-def test_kubelets_are_believed_without_a_signed_certificate_only_where_told(insecure: bool) -> None:
+def test_kubelets_without_a_signed_certificate_are_trusted_only_if_configured(insecure: bool) -> None:
     container = rendered(VARS["__metrics_server_container"], metrics_server_kubelet_insecure_tls=insecure)
 
     assert ("--kubelet-insecure-tls" in container["args"]) == insecure
@@ -92,7 +92,7 @@ def test_every_object_is_marked_as_ours() -> None:
     assert {manifest["metadata"]["labels"]["app.kubernetes.io/part-of"] for manifest in objects} == {"slipway"}
 
 
-def test_where_another_one_is_registered_nothing_is_installed() -> None:
+def test_nothing_is_installed_if_a_foreign_one_is_registered() -> None:
     _check, look, say, install = documents.read(ROLE / "tasks/main.yml")
 
     assert look["slipway.inference.k8s_info"]["label_selectors"] == [OURS.replace("=", "!=")]
@@ -114,7 +114,7 @@ def test_another_one_is_named(registered: dict[str, Any], expected: str) -> None
     assert rendered(VARS["__metrics_server_other"], __metrics_server_others=others) == expected
 
 
-def test_another_one_that_does_not_answer_is_told_of() -> None:
+def test_a_foreign_installation_that_does_not_answer_is_reported() -> None:
     say = documents.read(ROLE / "tasks/main.yml")[2]["ansible.builtin.debug"]["msg"]
     down = {"type": "Available", "status": "False", "message": "no endpoints"}
     others = {"resources": [{"spec": {}, "status": {"conditions": [down]}}]}

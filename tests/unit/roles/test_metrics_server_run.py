@@ -42,7 +42,7 @@ def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool =
     return run_role(folder, api, "metrics_server", entry, *flags, failing=failing, **variables)
 
 
-def test_where_another_one_serves_it_is_named_and_left_alone(tmp_path: Path, api: ClusterApi) -> None:
+def test_a_foreign_server_is_named_and_stays_unchanged(tmp_path: Path, api: ClusterApi) -> None:
     api.failing = "failing or missing response"
     api.put(OF_ANOTHER)
     output = play(tmp_path, api, "main")
@@ -55,7 +55,7 @@ def test_where_another_one_serves_it_is_named_and_left_alone(tmp_path: Path, api
     assert api.writes == []
 
 
-def test_where_the_api_server_does_not_reach_it_the_reason_is_told(tmp_path: Path, api: ClusterApi) -> None:
+def test_if_the_api_server_cannot_reach_it_the_reason_is_reported(tmp_path: Path, api: ClusterApi) -> None:
     api.failing = "dial tcp: i/o timeout"
     output = play(tmp_path, api, "main", failing=True, metrics_server_wait_timeout=3)
     assert "The API server does not reach metrics-server after 3 s: dial tcp: i/o timeout" in output

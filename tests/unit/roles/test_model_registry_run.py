@@ -116,7 +116,7 @@ def test_the_artifacts_and_the_keys_stay_unless_they_are_to_go_too(tmp_path: Pat
 
 
 @pytest.mark.plays
-def test_where_there_is_a_registry_only_the_keys_are_made(tmp_path: Path, api: ClusterApi) -> None:
+def test_with_a_registry_only_the_keys_are_created(tmp_path: Path, api: ClusterApi) -> None:
     play(tmp_path, api, "main")
     play(tmp_path, api, "main", model_registry_external="registry.example.com:5000")
     assert (
@@ -151,7 +151,7 @@ def test_settings_that_cannot_be_are_refused(
     assert expected in run_role(tmp_path, api, "model_registry", "check", failing=True, **given)
 
 
-def test_who_renews_keys_reads_and_writes_those_and_no_others() -> None:
+def test_the_key_renewal_reads_and_writes_only_its_keys() -> None:
     for rule in Rendered("model_registry")["__model_registry_keys_rules"]:
         assert ("resourceNames" in rule) != (rule["verbs"] == ["create"])
         assert set(rule["verbs"]) <= {"create", "get", "update"}

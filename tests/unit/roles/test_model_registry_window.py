@@ -20,7 +20,7 @@ spec.loader.exec_module(window)
 
 
 class Registry:
-    """A Deployment that takes some looks to be as it was last told."""
+    """A Deployment that reaches its desired state after a few requests."""
 
     def __init__(self, looks: int) -> None:
         self.looks, self.left = looks, 0
@@ -41,7 +41,7 @@ class Registry:
 
 
 class Stop(threading.Event):
-    """Is set at the first wait of no length, when ``file`` has to be there."""
+    """Is set at the first wait of length 0, when ``file`` must exist."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ def test_what_no_model_names_is_removed_before_the_registry_is_read_only(
     assert registry.read_only == [True, False]
 
 
-def test_it_opens_when_every_pod_is_read_only_and_closes_when_told_to_stop(given: dict[str, Any]) -> None:
+def test_it_opens_when_every_pod_is_read_only_and_closes_on_a_signal(given: dict[str, Any]) -> None:
     registry, stop = Registry(looks=3), Stop(Path(given["open"]))
     assert window.hold(registry, given, stop, Depot(DONE)) == 0
     assert registry.read_only == [True, False]
@@ -121,7 +121,7 @@ def test_a_registry_that_does_not_come_up_read_only_is_writable_again(given: dic
     assert not Path(given["open"]).exists()
 
 
-def test_told_to_stop_before_it_was_open_it_closes_too(given: dict[str, Any]) -> None:
+def test_a_signal_before_it_is_open_also_closes_it(given: dict[str, Any]) -> None:
     registry, stop = Registry(looks=1000), threading.Event()
     stop.set()
     assert window.hold(registry, given, stop, Depot(DONE)) == 1

@@ -75,7 +75,7 @@ def play(folder: Path, api: FakeApi, variables: Object, *, failing: bool = False
         "hosts": "localhost",
         "connection": "local",
         "gather_facts": False,
-        "module_defaults": {"group/slipway.inference.slipway": {"host": api.url, "api_key": "of-nobody"}},
+        "module_defaults": {"group/slipway.inference.slipway": {"host": api.url, "api_key": "no-rights"}},
         "vars": {"ansible_python_interpreter": sys.executable, **variables},
         "tasks": [role, tell],
     }

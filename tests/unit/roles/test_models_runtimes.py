@@ -105,7 +105,7 @@ def started(folder: Path, name: str, *files: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_llama_cpp_is_told_the_first_part_of_a_model_and_the_services_name(tmp_path: Path) -> None:
+def test_llama_cpp_gets_the_first_part_of_a_model_and_the_services_name(tmp_path: Path) -> None:
     files = ("mmproj-f16.gguf", "sub/tiny-00002-of-00002.gguf", "sub/tiny-00001-of-00002.gguf", "README.md")
     status, output = started(tmp_path, "llama-cpp-cpu", *files)
     assert status == 0
@@ -133,7 +133,7 @@ def test_it_listens_on_the_addresses_that_its_node_has(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
-def test_a_folder_without_a_gguf_file_is_told(tmp_path: Path, name: str) -> None:
+def test_a_folder_without_a_gguf_file_is_reported(tmp_path: Path, name: str) -> None:
     status, output = started(tmp_path, name, "model.safetensors")
     assert status == 1
     assert f"there is no GGUF file in {tmp_path}/model" in output
@@ -157,7 +157,9 @@ def test_runtimes_are_applied_and_removed(tmp_path: Path, api: ClusterApi) -> No
 
 
 @pytest.mark.plays
-def test_a_name_that_the_role_does_not_have_is_told_before_anything_is_changed(tmp_path: Path, api: ClusterApi) -> None:
+def test_a_name_that_the_role_does_not_have_is_reported_before_anything_is_changed(
+    tmp_path: Path, api: ClusterApi
+) -> None:
     output = run_role(tmp_path, api, "models", "main", failing=True, models_runtimes="llama-cpp-cpu, nope")
     assert "unknown runtime nope. Use llama-cpp-cpu, ollama-cpu" in output
     assert api.writes == []

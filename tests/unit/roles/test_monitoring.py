@@ -1,5 +1,5 @@
-"""What Prometheus and Grafana are told: queries parse and ask for series that there are, targets are the pods that the
-controller makes, and every alert has a page."""
+"""The configuration of Prometheus and Grafana: queries parse and use existing series, targets are the
+controller's pods, and every alert has a page."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def known_metrics() -> set[str]:
 # --- queries ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_survey_gives_as_text_means_the_same() -> None:
+def test_text_from_a_survey_has_the_same_effect() -> None:
     texts = {"targets": "gateway,gpus", "disabled_alerts": "SlipwayGpuHot", "service_accounts": "a/b, c/d"}
     actual, meant = (
         role(**{f"monitoring_{name}": value for name, value in values.items()})
@@ -134,7 +134,7 @@ def test_every_query_asks_for_series_that_there_are() -> None:
     assert {what: names for what, names in unknown.items() if names} == {}
 
 
-def test_nothing_is_recorded_that_nobody_asks_for() -> None:
+def test_every_recorded_series_is_used_by_a_query() -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule}
     names = {name for query in queries().values() for name in series(query)}
 
@@ -148,7 +148,7 @@ def test_the_metric_by_which_an_engine_is_scaled_is_among_what_it_works_on_or_ha
     assert {scaling_metric(engine) for engine in ENGINES.values()} - named == set()
 
 
-def test_what_the_role_knows_of_the_engines_is_what_they_say() -> None:
+def test_the_roles_engine_data_matches_the_engines() -> None:
     file = ROOT / "roles/monitoring/vars/main/engines.yml"
 
     assert file.read_text() == text(), "run make generate"
@@ -339,7 +339,7 @@ def test_gateway_and_controller_are_read_where_their_roles_say() -> None:
         assert label == f"app.kubernetes.io/name=slipway-{name}"
 
 
-def test_the_operator_is_told_the_same_as_a_plain_prometheus() -> None:
+def test_the_prometheus_operator_gets_the_same_as_a_plain_prometheus() -> None:
     assert [as_job(monitor) for monitor in monitors()] == [
         {
             "honor_labels": job["honor_labels"],
@@ -451,7 +451,7 @@ def test_panels_fill_their_rows_and_do_not_overlap() -> None:
             taken |= cells
 
 
-def test_what_dashboards_filter_by_is_a_variable_of_theirs() -> None:
+def test_dashboards_filter_by_their_own_variables() -> None:
     for dashboard in dashboards().values():
         names = {variable["name"] for variable in dashboard["templating"]["list"]}
         used = set(re.findall(r'"\$(\w+)"', json.dumps(dashboard["panels"]).replace('\\"', '"')))

@@ -118,7 +118,7 @@ def test_the_operator_that_is_asked_for_and_missing_is_an_error(tmp_path: Path, 
     assert created_objects(api) == set()
 
 
-def test_a_namespace_that_is_to_come_is_foretold_and_one_that_is_missing_an_error(
+def test_a_namespace_that_a_task_will_create_is_predicted_and_a_missing_one_is_an_error(
     tmp_path: Path, api: ClusterApi
 ) -> None:
     assert "would be created: ConfigMap" in play(tmp_path, api, "main", "--check", monitoring_namespace="later")

@@ -33,7 +33,7 @@ def policy(part: str, **given: Any) -> dict[str, Any]:
     return dict(network_policy)
 
 
-def test_the_controller_is_reached_by_prometheus_for_its_metrics_and_by_nobody_else() -> None:
+def test_only_prometheus_reaches_the_controller_for_its_metrics() -> None:
     network_policy = policy("controller")
     assert who(network_policy, METRICS) == {PROMETHEUS}
     assert who(network_policy, HTTP) == who(network_policy, 22) == set()

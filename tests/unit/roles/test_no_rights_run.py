@@ -16,10 +16,10 @@ from .role_run import ROOT, run_play
 
 pytestmark = [pytest.mark.plays, pytest.mark.timeout(900)]
 
-ACCOUNT = "system:serviceaccount:ci:nobody"
+ACCOUNT = "system:serviceaccount:ci:no-rights"
 RAW = re.compile(r"HTTPHeaderDict|Traceback|HTTP response|traceback|ApiException|Exception '")
 ELSEWHERE = {
-    "demo": "makes a cluster of its own, in which it may do everything",
+    "demo": "creates its own cluster, with all rights in it",
     "local": "makes a cluster, and speaks to none",
     "gpu_nodes": "prepares machines; what it asks of the cluster is what drain_node asks",
 }
@@ -37,7 +37,7 @@ MESSAGES = {
 
 
 class Handler(ApiHandler):
-    """Tells everybody which kinds there are, and nobody more."""
+    """Every account can read the list of kinds, and nothing else."""
 
     def do_GET(self) -> None:
         document = discovery(self.place, KINDS)
@@ -94,10 +94,10 @@ def test_every_playbook_is_among_them() -> None:
 
 
 @pytest.mark.parametrize("playbook", MESSAGES)
-def test_one_without_rights_is_told_so_in_words(playbook: str, tmp_path: Path, api: ApiServer) -> None:
+def test_missing_rights_are_reported_in_words(playbook: str, tmp_path: Path, api: ApiServer) -> None:
     hosts = {"gpu_nodes": {"hosts": {"node-1": {"ansible_connection": "local"}}}} if playbook == "drain_node" else {}
     (tmp_path / "inventory.json").write_text(json.dumps({"all": {"children": hosts}}))
-    cluster = {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"}
+    cluster = {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "no-rights"}
     variables = {"slipway_environment": cluster, "models_list": [{"name": "a", "spec": {"source": {}}}]}
     output = run_play(
         tmp_path,

@@ -41,7 +41,7 @@ def published(**variables: Any) -> bool:
         ({**OPEN}, False),
         ({**KEYS}, False),
         ({"preflight_openshift": False, **KEYS}, False),
-        # Whoever reaches the router would reach it.
+        # Every client of the router would reach it.
         ({"preflight_openshift": True, **OPEN}, False),
         ({"preflight_openshift": True, **KEYS}, True),
         ({"preflight_openshift": True, **SECRET}, True),

@@ -1,4 +1,5 @@
-"""The role openshift_route, run against an API server: it publishes, foretells, says what is wrong, and removes."""
+"""The role openshift_route against an API server: it publishes the gateway, predicts changes, reports errors, and
+uninstalls."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from .role_run import run_role
 pytestmark = pytest.mark.plays
 
 PLACE = ("Route", "slipway-system", "slipway-gateway")
-KEY = "-----BEGIN PRIVATE KEY----- of nobody"
+KEY = "-----BEGIN PRIVATE KEY----- of no use"
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_what_the_routers_say_ends_the_wait(tmp_path: Path, api: ClusterApi) -> 
     assert "route b already exposes this host (HostAlreadyClaimed)" in output
 
 
-def test_a_cluster_whose_routers_do_not_look_at_it_is_told_so(tmp_path: Path, api: ClusterApi) -> None:
+def test_a_route_that_no_router_admits_is_reported(tmp_path: Path, api: ClusterApi) -> None:
     api.routers = 0
     output = play(tmp_path, api, "main", failing=True, openshift_route_wait_timeout="1")
     assert "No router has processed the Route slipway-gateway in namespace slipway-system after 1 s" in output
@@ -69,7 +70,7 @@ def test_on_a_cluster_without_routes_it_says_what_there_is_instead(tmp_path: Pat
     assert "changed=0 " in play(tmp_path, api, "uninstall")
 
 
-def test_a_route_of_somebody_else_is_left_to_them(tmp_path: Path, api: ClusterApi) -> None:
+def test_a_foreign_route_stays_unchanged(tmp_path: Path, api: ClusterApi) -> None:
     api.put({"kind": "Route", "metadata": {"name": PLACE[2], "namespace": PLACE[1]}, "spec": {"host": "theirs"}})
     assert "changed=0 " in play(tmp_path, api, "uninstall")
     assert PLACE in api.objects

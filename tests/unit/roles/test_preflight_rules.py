@@ -67,7 +67,7 @@ def test_an_upgrade_takes_the_step_to_the_next_release_only(
     assert [check["what"] for check in checks] == problems
 
 
-def test_whoever_insists_may_go_back_but_never_lose_what_is_stored() -> None:
+def test_a_forced_downgrade_never_loses_stored_objects() -> None:
     [problem] = wrong(
         "__preflight_version_checks",
         __preflight_parts={"resources": [deployment("slipway-gateway", "x:9.0.0")]},
@@ -161,7 +161,7 @@ def test_a_pull_is_decided_when_the_image_is_there_or_the_kubelet_gives_up(
     assert len(evaluate("__preflight_image_problems", **variables)) == problems
 
 
-def test_a_pod_that_no_kubelet_has_told_of_is_waited_for() -> None:
+def test_a_pod_without_a_status_from_a_kubelet_is_waited_for() -> None:
     pods = [{"metadata": {"name": "new"}}, {"metadata": {"name": "refused"}, "status": {"phase": "Failed"}}]
     variables = {"__preflight_pods_lookup": {"resources": pods}, "__preflight_pulls": {"one": ["a"], "two": ["b"]}}
     assert evaluate("__preflight_unheard", **variables) == ["new"]
@@ -169,7 +169,7 @@ def test_a_pod_that_no_kubelet_has_told_of_is_waited_for() -> None:
     assert evaluate("__preflight_image_problems", **variables) == []
 
 
-def test_a_host_that_is_not_reached_is_told_once() -> None:
+def test_a_host_that_is_not_reached_is_reported_once() -> None:
     away: Object = {"unreachable": True, "msg": "Connection timed out"}
     checks = wrong(
         "__preflight_host_checks",
@@ -182,7 +182,7 @@ def test_a_host_that_is_not_reached_is_told_once() -> None:
     ]
 
 
-def test_a_host_with_another_system_and_without_root_is_told_both() -> None:
+def test_a_host_with_another_system_and_without_root_is_reported_both() -> None:
     checks = wrong(
         "__preflight_host_checks",
         __preflight_host_facts={"ansible_facts": {"ansible_os_family": "Suse"}},
@@ -195,7 +195,7 @@ def test_a_host_with_another_system_and_without_root_is_told_both() -> None:
     ]
 
 
-def test_caches_need_a_default_class_where_nobody_has_claimed_them() -> None:
+def test_caches_need_a_default_storage_class_unless_their_claims_exist() -> None:
     variables = {
         "preflight_roles": ["models"],
         "__preflight_problems": [],

@@ -35,7 +35,7 @@ def node(name: str, *, images: Sequence[str] = IMAGES, **spec: Any) -> dict[str,
         ((), ["apply Pod slipway-preflight-1", "delete Pod slipway-preflight-1"]),
     ],
 )
-def test_where_all_is_well_nothing_is_said_and_no_pod_is_left(
+def test_without_problems_nothing_is_reported_and_no_pod_is_left(
     tmp_path: Path, api: ClusterApi, flags: tuple[str, ...], writes: list[str]
 ) -> None:
     """A node that lacks an image is asked for it by a pod, but not in check mode."""
@@ -84,7 +84,7 @@ def test_all_that_is_in_the_way_stands_in_one_report(tmp_path: Path, api: Cluste
     assert api.writes == []
 
 
-def test_an_upgrade_that_was_not_told_of_the_keys_changes_nothing(tmp_path: Path, api: ClusterApi) -> None:
+def test_an_upgrade_without_the_keys_changes_nothing(tmp_path: Path, api: ClusterApi) -> None:
     place = {"name": "slipway-gateway", "namespace": "slipway-system"}
     labels = {"app.kubernetes.io/name": "slipway-gateway", "slipway.inference/version": "0.3.0"}
     spec = {"replicas": 2, "template": {"spec": {"containers": [{"image": "slipway/slipway:0.3.0"}]}}}

@@ -59,7 +59,7 @@ def test_a_class_of_ones_own_has_handler_overhead_and_nodes(tmp_path: Path, api:
     }
 
 
-def test_another_handler_makes_a_class_of_ours_anew(tmp_path: Path, api: ClusterApi) -> None:
+def test_another_handler_recreates_a_class_of_ours(tmp_path: Path, api: ClusterApi) -> None:
     play(tmp_path, api, "main", runtime_class_list=[{"name": "nvidia"}])
     api.writes.clear()
     changed = [{"name": "nvidia", "handler": "nvidia-cdi"}]

@@ -1,4 +1,4 @@
-"""The report of the role status, as a person reads it, and what is told where something may not be read."""
+"""The report of the role status, and its messages about objects that the account may not read."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_models_that_serve_nothing_are_not_suggested() -> None:
     ) in report(kept)
 
 
-def test_what_may_not_be_read_is_not_called_missing() -> None:
+def test_unreadable_objects_are_not_called_missing() -> None:
     kept = collect(CustomResourceDefinition=None, Node=None)
     assert set(kept["apis"].values()) == {"unknown"}
     assert kept["unknown"] == ["Node: Forbidden", "CustomResourceDefinition: Forbidden"]
@@ -154,13 +154,13 @@ def test_an_installation_in_another_namespace_is_not_this_one() -> None:
     assert "The gateway answers" not in report(kept)
 
 
-def test_an_empty_cluster_is_told_as_such() -> None:
+def test_an_empty_cluster_is_reported_as_such() -> None:
     kept = collect()
     assert report(kept).startswith("Slipway is not installed in namespace slipway-system.\n")
     assert kept["answering"] == []
 
 
-def test_a_model_whose_short_id_leads_to_another_is_told_beside_its_state() -> None:
+def test_a_model_whose_short_id_leads_to_another_is_reported_beside_its_state() -> None:
     lost = {"type": "Routed", "status": "False", "reason": "NameConflict", "message": "tiny is served by a/tiny."}
     kept = collect(krypton=[model("tiny", conditions=[lost]), model("other")])
     assert "tiny: ready, NameConflict: tiny is served by a/tiny.\n" in report(kept)

@@ -26,7 +26,7 @@ def part(image: str, replicas: int) -> dict[str, Any]:
     return {"spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "main", "image": image}]}}}}
 
 
-def test_what_runs_and_how_to_ask_it_is_told(tmp_path: Path, api: ClusterApi) -> None:
+def test_the_report_shows_the_parts_and_how_to_send_requests(tmp_path: Path, api: ClusterApi) -> None:
     system = "slipway-system"
     put(api, "Deployment", "slipway-controller", system, **part("slipway/slipway:1", 1))
     named = {"app.kubernetes.io/name": "slipway-gateway", "slipway.inference/version": "9.1.0"}
@@ -63,7 +63,7 @@ def test_what_runs_and_how_to_ask_it_is_told(tmp_path: Path, api: ClusterApi) ->
     assert api.writes == []
 
 
-def test_an_address_that_is_given_is_the_only_one_that_is_told(tmp_path: Path, api: ClusterApi) -> None:
+def test_a_configured_address_is_the_only_one_shown(tmp_path: Path, api: ClusterApi) -> None:
     named = {"app.kubernetes.io/name": "slipway-gateway"}
     put(api, "Deployment", "slipway-gateway", "slipway-system", labels=named, **part("slipway/slipway:1", 2))
     ports = [{"port": 80, "nodePort": 30080}]

@@ -1,6 +1,6 @@
 """What a survey or --extra-vars gives as text does the same as the number, the boolean or the list that it means.
 
-Argument specs accept such a text and leave the variable as it is; so the roles have to convert it wherever they use it.
+Argument specs accept such a text but do not convert the variable, so the roles must convert it wherever they use it.
 """
 
 from __future__ import annotations

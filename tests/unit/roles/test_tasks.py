@@ -21,7 +21,7 @@ FILES = sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/*.yml")
 
 
 @each(FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_what_is_looked_up_by_name_is_not_trusted_to_have_a_label(file: Path) -> None:
+def test_objects_read_by_name_need_not_have_the_label(file: Path) -> None:
     """Asked by name, k8s_info ignores label_selectors: what is another's would pass for ours, and be removed."""
     lookups = [task["slipway.inference.k8s_info"] for task in mappings(file) if "slipway.inference.k8s_info" in task]
 
@@ -102,7 +102,7 @@ def test_objects_are_removed_by_one_call(file: Path) -> None:
 
 @each(FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_tasks_that_see_secrets_show_nothing(file: Path) -> None:
-    """What they do is told, what they see is not: neither in output nor in differences."""
+    """They report their changes, but never their secrets, neither in output nor in diffs."""
     tasks = [task for task in mappings(file) if _sees_secrets(task)]
 
     assert [task["name"] for task in tasks if not task.get("no_log")] == []
@@ -167,7 +167,7 @@ def test_the_preflight_checks_the_parts_that_will_be_installed(variables: dict[s
 
 
 @pytest.mark.parametrize("playbook", ["site", "upgrade"])
-def test_what_is_installed_can_be_upgraded_and_removed(playbook: str) -> None:
+def test_an_installation_can_be_upgraded_and_removed(playbook: str) -> None:
     def roles(name: str) -> set[str]:
         tasks = mappings(ROOT / f"playbooks/{name}.yml")
         used = [task["ansible.builtin.import_role"] for task in tasks if "ansible.builtin.import_role" in task]

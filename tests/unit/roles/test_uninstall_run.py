@@ -1,4 +1,4 @@
-"""The playbook uninstall, run against an API server: it says what it has left."""
+"""The playbook uninstall against an API server: it lists the remaining objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"
 
 
 def uninstall(folder: Path, api: ClusterApi, tags: str, **variables: Any) -> str:
-    cluster = {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"}
+    cluster = {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "no-rights"}
     return run_play(
         folder,
         {"import_playbook": "slipway.inference.uninstall"},
@@ -30,7 +30,7 @@ def uninstall(folder: Path, api: ClusterApi, tags: str, **variables: Any) -> str
     )
 
 
-def test_what_is_left_is_told(tmp_path: Path, api: ClusterApi) -> None:
+def test_the_remaining_objects_are_reported(tmp_path: Path, api: ClusterApi) -> None:
     api.kinds += (PRIORITY_CLASS,)
     definition = {"name": "things.example.com", "labels": OURS}
     api.put(
@@ -95,7 +95,7 @@ def test_a_service_is_gone_before_its_component_is(tmp_path: Path, api: ClusterA
     assert objects.late == ()
 
 
-def test_what_models_leave_behind_is_removed(tmp_path: Path, api: ClusterApi) -> None:
+def test_leftovers_of_models_are_removed(tmp_path: Path, api: ClusterApi) -> None:
     """Caches only if they are to be purged, and nothing of others."""
     api.kinds += (PRIORITY_CLASS,)
     credentials = {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/component": "credentials"}

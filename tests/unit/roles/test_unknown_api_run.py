@@ -1,4 +1,4 @@
-"""A role that is given the name of no API says so, with the names that there are, before it changes anything."""
+"""A role rejects an unknown API name, lists the valid ones, and changes nothing."""
 
 from __future__ import annotations
 

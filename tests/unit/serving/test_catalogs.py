@@ -1,4 +1,4 @@
-"""What is chosen of catalogs, and what a user is told to write where that is not clear."""
+"""The choice of a catalog entry, and the messages about ambiguous ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DIGEST = f"sha256:{'a' * 64}"
 READY = Catalog(address=ADDRESS, revision="one", refreshed=1.0)
 STALE = Catalog(address=ADDRESS, revision="one", refreshed=1.0, fault="Unreachable", passing=True)
 REVOKED = Catalog(address=ADDRESS, revision="one", refreshed=1.0, fault="Unauthorized", message="It says no.")
-NEVER = Catalog(address=ADDRESS, fault="Unreachable", message="Nobody answers.", passing=True)
+NEVER = Catalog(address=ADDRESS, fault="Unreachable", message="No response.", passing=True)
 
 
 def entry(name: str = "tiny", version: str = "", *, active: bool = True) -> Entry:
@@ -21,7 +21,7 @@ def entry(name: str = "tiny", version: str = "", *, active: bool = True) -> Entr
 @pytest.mark.parametrize(
     ("catalog", "ready"), [(READY, True), (STALE, True), (REVOKED, False), (NEVER, False)], ids=str
 )
-def test_what_was_read_last_counts_on_while_a_fault_may_pass(catalog, ready):
+def test_the_last_read_catalog_counts_during_a_transient_error(catalog, ready):
     assert catalog.ready is ready
 
 
@@ -48,7 +48,7 @@ def test_the_named_or_only_ready_catalog_is_chosen(catalogs, requested, chosen):
         ({"a": READY, "b": None}, None, "The catalog b has not been read yet."),
         ({"a": None}, "a", "The catalog a has not been read yet."),
         ({"a": READY}, "b", "There is no catalog b."),
-        ({"a": NEVER}, "a", "The catalog a is not ready: Nobody answers."),
+        ({"a": NEVER}, "a", "The catalog a is not ready: No response."),
     ],
 )
 def test_without_a_clear_catalog_nothing_is_chosen_yet(catalogs, requested, words):

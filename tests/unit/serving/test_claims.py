@@ -13,7 +13,7 @@ def test_the_oldest_service_wins_a_name_whatever_age_it_claims_and_equals_are_de
     assert winners([young, old, twin]) == {"m": twin, "only-young": young}
 
 
-def test_the_oldest_service_answers_for_an_alias_that_nobody_has_as_a_name() -> None:
+def test_the_oldest_service_answers_for_an_alias_that_is_no_services_name() -> None:
     young = RoutedService("a", "x", Route(aliases=("free", "named", "only-young")), since=2)
     old = RoutedService("b", "x", Route(aliases=("free", "named")), since=1)
     assert alias_holders([young, old], {"named"}) == {"free": old, "only-young": young}

@@ -106,7 +106,7 @@ def test_trouble_of_the_hub_that_passes_is_given_some_restarts(status: int, rest
     assert (diagnosis.failure is not None) == failed
 
 
-def test_what_another_container_says_is_not_the_engines() -> None:
+def test_another_containers_log_is_not_the_engines() -> None:
     crashed = container(**CRASHED, lastState=ended(1, 2, "error: invalid argument: --bogus"))
     failure = diagnosed(pod(containerStatuses=[{**crashed[0], "name": "loader"}])).failure
     assert failure is not None
@@ -172,7 +172,7 @@ def test_a_claim_that_does_not_exist_has_time_to_come_whatever_the_grace_for_nod
         (f"0/2 nodes are available: 2 Insufficient memory. {NOT_HELPFUL}", "Unschedulable"),
     ],
 )
-def test_a_device_that_no_node_has_is_told_from_one_that_is_in_use(message: str, reason: str) -> None:
+def test_a_device_that_no_node_has_is_distinguished_from_one_in_use(message: str, reason: str) -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": message}
     failure = diagnosed(pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:00Z"}])).failure
     assert failure is not None
@@ -212,7 +212,7 @@ def test_a_runtime_class_that_does_not_exist_is_reported_at_once() -> None:
 @pytest.mark.parametrize(
     "text", ['configmap "sidecar-injector" not found', 'secret "a" not found', 'RuntimeClass "b" not found']
 )
-def test_what_a_webhook_misses_is_no_object_of_the_spec(text: str) -> None:
+def test_a_webhooks_missing_object_is_not_reported_as_one_of_the_spec(text: str) -> None:
     condition = {
         "type": "ReplicaFailure",
         "status": "True",
@@ -256,7 +256,7 @@ def test_a_pod_that_was_evicted_says_nothing_once_another_has_its_place() -> Non
     assert reason_of(evicted) == "Evicted"
 
 
-def test_pods_that_the_cluster_refuses_are_told_by_the_deployment_after_a_moment() -> None:
+def test_pods_that_the_cluster_refuses_are_reported_by_the_deployment_after_a_moment() -> None:
     refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: compute"}
     old, new = (
         {"spec": {}, "status": {"conditions": [refused | {"lastTransitionTime": f"2026-11-21T09:09:{second}Z"}]}}

@@ -93,7 +93,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture
 def client(engine: Engine) -> Iterator[socket.socket]:
-    """Somebody who is connected, and may or may not wait for an answer."""
+    """A connected client, with or without a pending request."""
     with socket.create_connection(("127.0.0.1", engine.port)) as connection:
         yield connection
 
@@ -152,7 +152,7 @@ def with_one_program(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str
     monkeypatch.setenv("PATH", str(folder))
 
 
-def test_a_pod_to_which_nobody_is_connected_goes_after_three_looks(engine: Engine, hook: Any, tmp_path: Path) -> None:
+def test_a_pod_without_connections_ends_after_three_checks(engine: Engine, hook: Any, tmp_path: Path) -> None:
     assert hook(VLLM.drain(600)).wait(PATIENCE) == 0
     assert looks(tmp_path) == 3
     assert engine.requests == 0

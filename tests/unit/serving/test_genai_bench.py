@@ -1,4 +1,4 @@
-"""What genai-bench is told, and what it must not tell."""
+"""The arguments of genai-bench, and secrets that it must not print."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_arguments_of_a_large_benchmark() -> None:
     )  # fmt: skip
 
 
-def test_pictures_are_told_in_the_tools_own_word() -> None:
+def test_image_inputs_are_named_as_in_the_tool() -> None:
     words = arguments(benchmark(task="image-to-text", dataset="acme/pictures"))
     assert words[words.index("--task") + 1] == "image-text-to-text"
 
@@ -139,7 +139,7 @@ def main():
 """A stand-in that tells its options as the tool does."""
 
 
-def test_what_the_tool_says_and_writes_has_no_secrets_in_it(tmp_path: Path) -> None:
+def test_the_tools_output_and_files_contain_no_secrets(tmp_path: Path) -> None:
     secret = 'sk-"quoted"\\ü-1'
     (tmp_path / "tool.py").write_text(TOOL)
     described = tmp_path / "tool-1.dist-info"

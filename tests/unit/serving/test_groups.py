@@ -56,7 +56,7 @@ def test_the_topology_that_the_leader_asks_for_is_the_groups() -> None:
     assert "annotations" not in build_group()["metadata"]
 
 
-def test_replicas_that_somebody_else_says_are_left_out() -> None:
+def test_replicas_that_another_manager_sets_are_omitted() -> None:
     group = leader_worker_set(template("a"), template("a"), Group(**{**_fields(GROUP), "replicas": None}))
     assert "replicas" not in group["spec"]
 
@@ -80,7 +80,7 @@ def test_groups_are_reported_as_replicas(status: Object, reason: str) -> None:
     assert result.ready_replicas == status["readyReplicas"]
 
 
-def test_what_is_wrong_with_a_worker_is_told_of_the_group() -> None:
+def test_a_workers_failure_is_reported_for_the_group() -> None:
     workload = as_workload(observed())
     mark = template_digest(workload["spec"]["template"])
     waiting = {"name": "engine", "image": "x", "state": {"waiting": {"reason": "ErrImagePull", "message": "gone"}}}
@@ -115,7 +115,7 @@ def test_the_longest_name_leaves_room_for_what_kubernetes_makes_of_it() -> None:
     assert len(revision) <= 63
 
 
-def test_what_needs_trust_is_found_in_leaders_and_in_workers() -> None:
+def test_fields_that_need_trust_are_found_in_leaders_and_workers() -> None:
     root = {"privileged": True}
     leader, worker = template("a"), template("a")
     worker["spec"]["containers"][0]["securityContext"] = root

@@ -49,7 +49,7 @@ def test_a_policy_is_for_the_pods_of_its_model_and_says_nothing_of_what_they_ask
     assert policy["spec"]["policyTypes"] == ["Ingress"]
 
 
-def test_where_ranges_of_ports_are_not_known_the_engine_still_answers() -> None:
+def test_without_known_port_ranges_the_engine_still_answers() -> None:
     [policy] = policies(LOADER)
     for rule in policy["spec"]["ingress"]:
         for port in rule["ports"]:
@@ -82,7 +82,7 @@ def test_no_namespace_of_prometheus_does_not_mean_all() -> None:
     assert who(policy, 8000) == {GATEWAY}
 
 
-def test_whom_the_operator_names_may_ask_too() -> None:
+def test_clients_that_the_operator_lists_may_send_requests() -> None:
     peers = ({"namespaceSelector": {"matchLabels": {"team": "blue"}}}, {"podSelector": {}})
     [policy] = policies(LOADER, models=True, clients=peers)
     assert who(policy, 8000) == {GATEWAY, PROMETHEUS, STRANGER, FORGED, NEIGHBOUR}

@@ -66,8 +66,8 @@ def test_one_pod_alone_needs_no_budget_unless_it_is_protected(replicas: int | No
     assert len(disruption_budget(SERVER, Scale(replicas), Settings(), protected=True)) == 1
 
 
-def test_where_pods_have_budgets_of_somebody_else_only_a_protected_server_has_one_of_ours() -> None:
-    """Two for a pod would keep it on its node for ever."""
+def test_if_pods_have_foreign_budgets_only_a_protected_server_gets_ours() -> None:
+    """Two budgets for a pod would block its eviction indefinitely."""
     others = Settings(disruption_budgets=False)
     assert disruption_budget(SERVER, Scale(2), others) == ()
     assert len(disruption_budget(SERVER, Scale(2), others, protected=True)) == 1
@@ -85,7 +85,7 @@ def test_a_budget_says_what_the_spec_says_even_of_one_pod(limit: Object) -> None
 
 
 @pytest.mark.parametrize(("preempts", "policy"), [(True, "PreemptLowerPriority"), (False, "Never")])
-def test_a_priority_class_lies_in_no_namespace_and_is_nobodys_default(preempts: bool, policy: str) -> None:
+def test_a_priority_class_is_cluster_scoped_and_never_the_default(preempts: bool, policy: str) -> None:
     manifest = priority_class("first", 7, "Before others.", preempts=preempts)
     assert manifest["metadata"] == {"name": "first"}
     assert (manifest["value"], manifest["globalDefault"], manifest["preemptionPolicy"]) == (7, False, policy)

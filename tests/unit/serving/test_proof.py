@@ -1,4 +1,4 @@
-"""A proof is good for one request to one pod for a minute, and nobody without the key makes one."""
+"""A proof is valid for one request to one pod for a minute, and cannot be created without the key."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ def test_keys_are_text_that_needs_no_quotes_and_the_private_one_shows_nowhere() 
 
 
 @pytest.mark.parametrize("text", ["", "x" * 42, "x" * 44, "/" * 43])
-def test_what_is_no_key_is_refused(text: str) -> None:
+def test_an_invalid_key_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not an Ed25519 public key"):
         public_key(text)

@@ -35,7 +35,7 @@ STOPPABLE = Readiness(
 
 
 def status(phase: str = "", **conditions: str) -> Object:
-    """``status(Available="False WaitingForPods")``; what is not named is as it is while all is well."""
+    """``status(Available="False WaitingForPods")``; other conditions have their normal values."""
     usual = {"Accepted": "True Valid", "Available": "True Ready", "Progressing": "False Complete"}
     states = {type_: text.split() for type_, text in (usual | conditions).items()}
     return {
@@ -103,7 +103,7 @@ def test_a_status_is_summed_up(observed: Object, ready: str, reconciling: str, s
     assert summary(observed) == [ready, reconciling, stalled]
 
 
-def test_what_is_stopped_by_wish_is_ready() -> None:
+def test_a_model_that_is_stopped_on_request_is_ready() -> None:
     resource_status = status("Stopped", Available="False ScaledToZero", Progressing="False Complete")
     assert summary(resource_status, STOPPABLE) == ["True Ready", "False Complete", "False AsExpected"]
 

@@ -48,7 +48,7 @@ def running(count: int) -> dict[str, int]:
         (deployment(2, **running(1)), BROKEN, None, None, "Ready", "CrashLoopBackOff"),
     ],
 )
-def test_what_is_observed_decides_the_reasons(
+def test_the_reasons_follow_the_observed_state(
     observed: dict[str, Any] | None,
     diagnosis: Diagnosis,
     rejection: Rejection | None,
@@ -85,7 +85,7 @@ def service(namespace: str, name: str, model: str, since: int) -> RoutedService:
     return RoutedService(namespace, name, Route(models=(model,), name=model), since)
 
 
-def test_a_lost_name_is_told_by_the_ids_that_requests_use() -> None:
+def test_a_lost_name_is_reported_by_the_ids_that_requests_use() -> None:
     mine, other = service("new", "model-a", "a", 2), service("old", "model-a", "a", 1)
     condition = routed("new/model-a", ("a",), [mine, other])
     assert condition.reason == "NameConflict"
@@ -94,7 +94,7 @@ def test_a_lost_name_is_told_by_the_ids_that_requests_use() -> None:
     assert routed("new/model-b", ("b",), [mine, other]).reason == "NoService"
 
 
-def test_who_shares_even_the_long_id_with_an_older_model_is_told_that_nothing_reaches_it() -> None:
+def test_a_model_that_shares_its_long_id_with_an_older_one_reports_that_it_is_unreachable() -> None:
     kubeai, krypton = service("models", "model-a", "a", 2), service("models", "a", "a", 1)
     condition = routed("models/model-a", ("a",), [kubeai, krypton])
     assert condition.reason == "NoId"
@@ -102,7 +102,7 @@ def test_who_shares_even_the_long_id_with_an_older_model_is_told_that_nothing_re
     assert routed("models/a", ("a",), [kubeai, krypton]).status == "True"
 
 
-def test_an_id_that_belongs_to_another_namespace_is_told_as_lost_though_nobody_has_it() -> None:
+def test_an_id_of_another_namespace_is_reported_as_refused_even_if_no_model_has_it() -> None:
     rules = Rules(owners={"a": "bank"})
     condition = routed("new/model-a", ("a",), [rules.apply(service("new", "model-a", "a", 1))])
     assert (condition.status, condition.reason) == ("False", "NameConflict")
@@ -119,7 +119,7 @@ def test_the_model_id_of_a_status_is_the_one_that_leads_to_it() -> None:
     assert model_id("b/twin", ("tiny",), (older, newer, twin)) == {}
 
 
-def test_aliases_are_told_with_those_that_the_model_may_not_have() -> None:
+def test_aliases_are_reported_with_those_that_the_model_may_not_have() -> None:
     route = Route(models=("a",), name="a", aliases=("org/a", "Qwen/a"))
     one = Rules().apply(RoutedService("new", "model-a", route, 1))
     condition = routed("new/model-a", ("a",), [one])
@@ -131,7 +131,7 @@ def test_aliases_are_told_with_those_that_the_model_may_not_have() -> None:
     )
 
 
-def test_however_many_aliases_a_model_has_few_are_told() -> None:
+def test_however_many_aliases_a_model_has_few_are_reported() -> None:
     route = Route(models=("a",), name="a", aliases=tuple(f"{kind}/{n}" for n in range(32) for kind in ("org", "Org")))
     condition = routed("new/model-a", ("a",), [Rules().apply(RoutedService("new", "model-a", route, 1))])
     assert "Org/0, Org/1, Org/2 and 29 more, unless" in condition.message
@@ -151,7 +151,7 @@ def test_a_model_of_a_namespace_that_is_not_served_says_so() -> None:
     assert "routedNamespaces" in condition.message
 
 
-def test_where_even_the_long_id_was_given_away_it_is_told() -> None:
+def test_a_refused_long_id_is_reported() -> None:
     condition = routed("new/model-a", ("a",), [Rules(owners={"new/a": "b"}).apply(service("new", "model-a", "a", 1))])
     assert condition.reason == "NameConflict"
     assert "new/a belongs to namespace b (idOwners)." in condition.message
@@ -183,15 +183,13 @@ def component(name: str, ready: int, replicas: int = 1, failure: Failure | None 
         ([component("engine", 1), component("router", 0, 0)], "Pending", "WaitingForPods", "Complete"),
     ],
 )
-def test_of_several_workloads_all_have_to_answer(
-    components: list[Component], phase: str, available: str, progressing: str
-) -> None:
+def test_all_workloads_must_answer(components: list[Component], phase: str, available: str, progressing: str) -> None:
     result = report(components, None, [])
     reasons = {one.type: one.reason for one in result.conditions}
     assert (result.phase, reasons["Available"], reasons["Progressing"]) == (phase, available, progressing)
 
 
-def test_of_several_workloads_each_is_counted_by_its_name() -> None:
+def test_each_workload_is_counted_by_its_name() -> None:
     result = report([component("engine", 2, 2), component("router", 1)], None, [])
     messages = {one.type: one.message for one in result.conditions}
     assert messages["Available"] == "engine: 2 replicas answer. router: 1 replica answers."
@@ -207,6 +205,6 @@ def test_of_several_workloads_each_is_counted_by_its_name() -> None:
         (2, "All 2 replicas run the latest spec."),
     ],
 )
-def test_the_end_of_a_rollout_is_told_in_words_for_any_number_of_replicas(requested: int, expected: str) -> None:
+def test_the_end_of_a_rollout_is_reported_in_words_for_any_number_of_replicas(requested: int, expected: str) -> None:
     result = report([component("engine", requested, requested)], None, [])
     assert {one.type: one.message for one in result.conditions}["Progressing"] == expected

@@ -44,7 +44,7 @@ def test_a_service_by_hand_needs_the_label_alone() -> None:
     )
 
 
-def test_what_the_controller_writes_is_read_back() -> None:
+def test_the_controllers_writes_can_be_read_back() -> None:
     route = Route(
         models=("a", "b"),
         port="http",
@@ -130,7 +130,7 @@ def test_labels_are_bounded_in_number() -> None:
     ],
     ids=itertools.count(),
 )
-def test_what_a_route_may_hold_is_bounded(annotation: str) -> None:
+def test_the_content_of_a_route_is_limited(annotation: str) -> None:
     with pytest.raises(InvalidRouteError) as refused:
         routed_service(service(annotation))
     assert len(str(refused.value)) < 400

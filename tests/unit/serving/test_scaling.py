@@ -27,7 +27,7 @@ def scaling(**changed: object) -> Scaling:
 
 
 class Model:
-    """A model in time: what is wanted is there at once."""
+    """A simulated model, which gets its desired replicas immediately."""
 
     def __init__(self, average: float = 0, **changed: object) -> None:
         self.scaling, self.now = scaling(**changed), 0.0

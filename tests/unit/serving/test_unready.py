@@ -33,12 +33,12 @@ def unscheduled(since: str = SINCE) -> dict[str, Any]:
     return {"metadata": {"name": "p"}, "status": {"conditions": [condition]}}
 
 
-def test_a_failure_that_somebody_has_to_mend_is_final() -> None:
+def test_a_failure_that_needs_a_change_by_the_author_is_final() -> None:
     assert explain(conditions("ImagePullBackOff"), [], THEN, 300) == Explanation(Unready("ImagePullBackOff", True))
 
 
 @pytest.mark.parametrize("reason", ["OOMKilled", "CrashLoopBackOff", "StartupTimeout"])
-def test_an_engine_that_is_started_anew_may_answer_next_time(reason: str) -> None:
+def test_an_engine_that_is_restarted_may_answer_next_time(reason: str) -> None:
     assert explain(conditions(reason), [], THEN, 300) == Explanation(Unready(reason))
 
 
@@ -64,7 +64,7 @@ def test_a_failed_adapter_does_not_stop_requests_while_the_workload_lags_behind_
     assert explain(conditions("AdapterFailed"), [deleting], THEN, 300) == Explanation(Unready("AdapterFailed", True))
 
 
-def test_a_reason_that_is_no_word_is_not_told() -> None:
+def test_a_reason_that_is_not_a_word_is_not_reported() -> None:
     assert explain(conditions('no "word"'), [], THEN, 300) == Explanation()
 
 

@@ -51,7 +51,7 @@ def test_a_state_that_cannot_be_read_does_not_cost_the_other_one_its_keys() -> N
         next(enqueued)
 
 
-def test_resources_of_any_namespace_are_told_of_what_they_refer_to_by_group_version_and_kind() -> None:
+def test_a_changed_reference_enqueues_resources_of_any_namespace_by_group_version_and_kind() -> None:
     def references(toy: dict[str, Any]) -> list[Reference]:
         return (
             [Reference(MODEL, "shared", "m")] if toy["metadata"]["name"] != "c" else [Reference(OTHER, "shared", "m")]

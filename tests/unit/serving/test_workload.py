@@ -158,7 +158,7 @@ def test_a_service_has_a_port_and_a_type_of_its_own_and_leads_to_the_engines() -
     assert usual["port"] == 8080
 
 
-def test_replicas_that_somebody_else_says_are_not_sent() -> None:
+def test_replicas_that_another_manager_sets_are_not_sent() -> None:
     assert "replicas" not in deployment(SERVER, Scale(None))["spec"]
     observed = deployment(SERVER, Scale(4))
     assert keep_deployment(observed, 2)["spec"]["replicas"] == 2

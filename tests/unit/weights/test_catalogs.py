@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestServer
 from slipway.serving.wire.catalogs import GrantRequest
 from slipway.weights.sources import catalogs
 from slipway.weights.sources.catalogs import (
+    CatalogEndpoint,
     CatalogError,
-    Door,
     authority,
     authorization,
     exchange,
@@ -71,7 +71,7 @@ async def test_a_catalog_is_read_and_asked_whether_it_changed(door, remote):
     assert [tag for _path, tag in remote.requests] == ["", '"one"', '"one"']
 
 
-async def test_what_is_not_known_is_passed_over(door, remote):
+async def test_unknown_entries_are_skipped(door, remote):
     remote.document = catalog(entry(facts={"family": "llama"}, later=1), news=[])
     assert (await fetch_catalog(door, ANYWHERE)).document is not None
 
@@ -92,7 +92,7 @@ async def test_a_catalog_that_never_ends_is_given_up(door, remote, monkeypatch):
 
 
 @pytest.mark.parametrize("target", ["/elsewhere", "https://elsewhere.example/v1/catalog", "http://127.0.0.1:1/"])
-async def test_nobody_is_led_elsewhere(door, remote, target):
+async def test_redirects_are_not_followed(door, remote, target):
     remote.redirect = target
     assert (await refusal(door)).reason == "Redirected"
     assert [path for path, _tag in remote.requests] == ["/v1/catalog"]
@@ -113,7 +113,7 @@ async def test_nobody_is_led_elsewhere(door, remote, target):
     ],
     ids=["list", "empty", "version", "revision", "short", "upper-case", "size", "name", "twice"],
 )
-async def test_what_is_no_catalog_is_refused_as_a_whole(door, remote, document):
+async def test_an_invalid_catalog_is_rejected_as_a_whole(door, remote, document):
     remote.document = document
     assert (await refusal(door)).reason == "InvalidCatalog"
 
@@ -222,7 +222,7 @@ def test_an_authority_stands_under_its_key(trusted):
         authority(data(token="x"))
 
 
-async def test_an_authority_that_is_none_is_told(door):
+async def test_an_authority_that_is_none_is_reported(door):
     broken = CatalogEndpoint(
         url=door.url, authorization=door.authorization, authority="-----BEGIN CERTIFICATE-----\nx\n"
     )

@@ -1,4 +1,4 @@
-"""Which nodes are meant, as the scheduler decides it, and what a node says of the weights that it has."""
+"""Selects nodes like the scheduler, and parses a node's records of its weights."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_node_is_meant_where_a_pod_that_asks_so_could_run(selector: Any, affin
         (required({"matchExpressions": "x"}), "array"),
     ],
 )
-def test_what_no_pod_may_ask_for_is_refused(affinity: Any, complaint: str) -> None:
+def test_invalid_affinities_are_rejected(affinity: Any, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         placement({}, affinity)
 
@@ -115,7 +115,7 @@ def seen(**changes: Any) -> dict[str, Any]:
     return nodes.trim_node({"metadata": metadata, "status": status})
 
 
-def test_of_a_node_only_what_decides_is_kept() -> None:
+def test_only_relevant_fields_of_a_node_are_kept() -> None:
     kept = seen(records={f"{RECORDS}m": "{}"})
     assert kept == {
         "kind": "Node",
@@ -145,7 +145,7 @@ def test_of_a_node_only_what_decides_is_kept() -> None:
         ({"records": {f"{RECORDS}m": "{}"}, "labels": LABELS | {f"{PREFIX}n": "Ready", "zone": "b"}}, True, {"m", "n"}),
     ],
 )
-def test_a_heartbeat_concerns_nobody_and_a_mark_only_its_model(changes: Any, everybody: bool, marks: set[str]) -> None:
+def test_a_heartbeat_enqueues_nothing_and_a_mark_only_its_model(changes: Any, everybody: bool, marks: set[str]) -> None:
     difference = nodes.difference(seen(), seen(**changes), PREFIX)
     assert (difference.concerns_all, difference.marks) == (everybody, marks)
 
@@ -156,7 +156,7 @@ def test_a_node_that_comes_or_goes_concerns_everybody() -> None:
 
 
 def record_on_node(record: Record | None, label: str = f"{PREFIX}m", *, offered: bool = True) -> Node:
-    """A node after it was told that."""
+    """Returns the node after this patch."""
     patch = nodes.build_patch(node(), label, record, selectable=offered)
     records = {name: text for name, text in patch.annotations.items() if text is not None}
     labels = {name: text for name, text in patch.labels.items() if text is not None}
@@ -173,7 +173,7 @@ def test_a_record_comes_back_as_it_was_written_beside_its_label() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "Lost", "of": "u"}', '{"state": "Ready"}', "{" * 9000])
-def test_what_is_no_record_says_nothing(text: str) -> None:
+def test_an_invalid_record_is_ignored(text: str) -> None:
     assert nodes.find_record(node(records={f"{RECORDS}m": text}), "m", "u") is None
 
 

@@ -101,7 +101,7 @@ class Cluster:
         return worlds.plan(self._api(name), self.world(name))
 
     def status(self, name: str, rejection: Rejection | None = None) -> dict[str, Any]:
-        """As it is written, which other models may look at."""
+        """Stores the status that was written, which other models may read."""
         status = worlds.status(self._api(name), self.world(name), rejection).status
         for one in status["conditions"]:
             before = {had["type"]: had for had in self.models[name].get("status", {}).get("conditions", ())}
@@ -125,7 +125,7 @@ class Cluster:
         return next(str(one["message"]) for one in self.status(name)["conditions"] if one["type"] == "Ready")
 
     def reconcile(self, name: str) -> None:
-        """As the reconciler does it: its own fields first, then all is looked at anew."""
+        """Writes the model's own fields first, then resolves everything again, like the reconciler."""
         model = self.models[name]
         if deleting(model):
             final_plan = worlds.finalize(self._api(name), self.world(name))

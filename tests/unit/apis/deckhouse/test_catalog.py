@@ -65,7 +65,7 @@ def test_an_interval_has_a_floor(interval, seconds):
     assert plan.catalog.refresh_seconds == seconds
 
 
-def test_an_interval_that_is_none_is_told():
+def test_an_interval_that_is_none_is_reported():
     with pytest.raises(InvalidSpecError) as refused:
         CATALOG_SOURCES.plan(world(spec={**SPEC, "refreshInterval": "often"}))
     assert refused.value.reason == "InvalidRefreshInterval"
@@ -74,13 +74,13 @@ def test_an_interval_that_is_none_is_told():
 
 
 @pytest.mark.parametrize("spec", [{"url": 1}, {"url": "https://a.example"}, {**SPEC, "url": "http://a.example"}, []])
-def test_what_no_definition_would_take_is_refused(spec):
+def test_values_that_no_definition_accepts_are_rejected(spec):
     with pytest.raises(InvalidSpecError) as refused:
         CATALOG_SOURCES.plan(world(spec=spec or {"url": None}))
     assert refused.value.reason == "InvalidSpec"
 
 
-def test_what_was_read_is_told_without_the_entries():
+def test_a_read_source_is_reported_without_its_entries():
     status = CATALOG_SOURCES.status(world(READ), None).status
     assert {name: value for name, value in status.items() if name != "conditions"} == WRITTEN
     assert ready(status) == ("True", "Ready")
@@ -91,13 +91,13 @@ def test_before_the_first_look_it_is_not_ready():
     assert ready(CATALOG_SOURCES.status(world(), None).status) == ("False", "Pending")
 
 
-def test_a_controller_that_starts_anew_leaves_the_status_until_it_has_looked():
+def test_a_controller_that_restarts_leaves_the_status_until_it_has_looked():
     before = CATALOG_SOURCES.status(world(READ), None).status
     assert CATALOG_SOURCES.status(world(status=before), None).status == before
 
 
-def test_what_was_read_last_counts_on_while_the_other_side_is_away():
-    away = msgspec.structs.replace(READ, fault="Unreachable", message="Nobody answers.", passing=True)
+def test_the_last_read_catalog_counts_while_the_other_side_is_unreachable():
+    away = msgspec.structs.replace(READ, fault="Unreachable", message="The catalog does not answer.", passing=True)
     status = CATALOG_SOURCES.status(world(away), None).status
     assert ready(status) == ("True", "Stale")
     assert {name: status[name] for name in WRITTEN} == WRITTEN

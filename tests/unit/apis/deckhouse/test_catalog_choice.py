@@ -25,7 +25,7 @@ FROZEN = {"name": "tiny", "sourceName": "east", "version": "1", "catalogRevision
 
 
 class Listing:
-    """The ModelCatalogSources that there are."""
+    """The existing ModelCatalogSources."""
 
     def __init__(self, *sources: str, leaving: str = "") -> None:
         self._sources = [{"metadata": {"name": name}} for name in sources]
@@ -78,7 +78,7 @@ def test_a_model_of_the_cluster_asks_the_depot_without_a_namespace():
     assert entry.address == "slipway-depot.system.svc:8443/v1/imports/-/mine/u1"
 
 
-def test_what_was_chosen_stays_whatever_the_catalog_says_now():
+def test_a_chosen_entry_stays_whatever_the_catalog_contains_now():
     moved = msgspec.structs.replace(READY, revision="two", entries=(msgspec.structs.replace(TINY, digest=OTHER),))
     for catalogs_by_name in ({"east": moved}, {"east": READY, "west": READY}, {}):
         entry = choice(world(model(FROZEN), catalogs_by_name, Listing()), CatalogEntry(name="tiny"))
@@ -99,7 +99,7 @@ def test_a_source_that_is_being_deleted_is_not_chosen():
     assert entry.source_name == "east"
 
 
-def test_what_only_a_user_can_decide_is_refused_with_what_to_write():
+def test_ambiguous_input_is_rejected_with_the_valid_choices():
     two = msgspec.structs.replace(READY, entries=(TINY, msgspec.structs.replace(TINY, version="2")))
     refusal = choice(world(model(), {"east": two}), CatalogEntry(name="tiny"))
     text = "The catalog east has tiny in several versions: set version to one of 1, 2."

@@ -127,7 +127,7 @@ class Place:
         )
 
     def step(self, kind: Kind, before: Object) -> Object:
-        """What the controller does once. Returns the workload as it is then."""
+        """Reconciles once. Returns the resulting workload."""
         outcome = self.outcome(kind, before)
         kept = {key(claim).name for claim in outcome.claims}
         for claim in outcome.claims:
@@ -237,7 +237,7 @@ def test_nothing_but_the_delivery_is_changed_and_all_of_it_is_taken_out_again() 
     assert place.claims == {}
 
 
-def test_what_is_delivered_stays_where_it_is_in_its_lists() -> None:
+def test_delivered_items_keep_their_positions_in_lists() -> None:
     """A template in another order is another template, which replaces pods."""
     place = Place(model("bge-m3", "a"))
     after = place.deliver(DEPLOYMENT, workload(model="bge-m3"))
@@ -258,8 +258,8 @@ def test_what_an_apply_took_away_is_put_back() -> None:
     del template["metadata"]["annotations"], template["spec"]["containers"][0]["env"]
     template["spec"]["containers"][1].update({"volumeMounts": []})
     template["spec"]["containers"].append({"name": "new", "image": "i"})
-    mended = place.deliver(DEPLOYMENT, spoiled)
-    for container in containers(DEPLOYMENT, mended):
+    repaired = place.deliver(DEPLOYMENT, spoiled)
+    for container in containers(DEPLOYMENT, repaired):
         assert {*ENV} <= env(container).keys()
         assert f"{MODELS_DIR}/bge-m3" in mounts(container)
 
@@ -315,7 +315,7 @@ def test_a_model_that_is_not_ready_is_waited_for(models: list[Object], reason: s
 
 
 @pytest.mark.parametrize("path", [MODELS_DIR, f"{MODELS_DIR}/", f"{MODELS_DIR}/a", f"{MODELS_DIR}/other/x"])
-def test_a_path_that_is_taken_is_told(path: str) -> None:
+def test_a_path_that_is_taken_is_reported(path: str) -> None:
     before = workload(model="a")
     template_of(DEPLOYMENT, before)["spec"]["initContainers"][0]["volumeMounts"] = [{"name": "own", "mountPath": path}]
     outcome = Place(model("a", "a")).outcome(DEPLOYMENT, before)
@@ -324,7 +324,7 @@ def test_a_path_that_is_taken_is_told(path: str) -> None:
     assert outcome.claims == ()
 
 
-def test_a_volume_above_the_models_is_in_nobodys_way() -> None:
+def test_a_volume_above_the_models_causes_no_conflict() -> None:
     before = workload(model="a")
     template_of(DEPLOYMENT, before)["spec"]["containers"][0]["volumeMounts"].append(
         {"name": "own", "mountPath": "/data"}
@@ -377,7 +377,7 @@ def test_a_job_of_an_earlier_claim_of_that_name_counts_for_nothing() -> None:
     assert blocked(place.outcome(DEPLOYMENT, before).workload) == "SharedPVCMaterializerPending"
 
 
-def test_a_job_that_failed_is_told_and_tried_again() -> None:
+def test_a_job_that_failed_is_reported_and_tried_again() -> None:
     place, before = Place(model("a", "a")), workload(model="a")
     before = place.step(DEPLOYMENT, place.step(DEPLOYMENT, before))
     place.finish_jobs("Failed")
@@ -582,7 +582,7 @@ def test_only_nodes_count_on_which_the_pods_may_run() -> None:
 # Who uses a model
 
 
-def test_of_a_workload_that_asks_for_nothing_nothing_is_kept() -> None:
+def test_nothing_is_kept_of_a_workload_without_a_request() -> None:
     assert users.trim_workload(workload()) is None
 
 
@@ -606,7 +606,7 @@ def test_models_of_other_namespaces_do_not_wait_for_who_says_that_he_has_them() 
     assert list(users.by_model(kept)) == [f"{NAMESPACE}/a", f"{NAMESPACE}/b", "/g"]
 
 
-def test_a_model_is_told_when_a_workload_begins_or_ends_to_use_it() -> None:
+def test_a_model_is_enqueued_when_a_workload_starts_or_stops_using_it() -> None:
     before, after = users.trim_workload(workload(model="a", clustermodel="c")), users.trim_workload(workload(model="b"))
     change = Change(before, after)
     of_models, of_cluster_models = (

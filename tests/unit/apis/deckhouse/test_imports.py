@@ -94,7 +94,7 @@ def test_without_a_catalog_that_is_ready_an_import_waits_and_says_for_what() -> 
     assert cluster.phase("mine") == "Publishing"
 
 
-def test_what_only_the_author_can_decide_fails_with_what_to_write() -> None:
+def test_ambiguous_specs_fail_with_the_valid_choices() -> None:
     cluster = Importing()
     several = (TINY, msgspec.structs.replace(TINY, version="2", digest=OTHER))
     cluster.catalogs = {"east": msgspec.structs.replace(READY, entries=several)}
@@ -107,7 +107,7 @@ def test_what_only_the_author_can_decide_fails_with_what_to_write() -> None:
     assert "set version to one of 1, 2" in cluster.message("mine")
 
 
-def test_an_import_is_told_which_addresses_the_operator_blocks() -> None:
+def test_an_import_gets_the_addresses_that_the_operator_blocks() -> None:
     cluster = Importing()
     cluster.settings = msgspec.structs.replace(cluster.settings, sources=Sources(blocked_networks=("10.9.0.0/16",)))
     cluster.create("mine", catalog={"name": "tiny"})
@@ -118,7 +118,7 @@ def test_an_import_is_told_which_addresses_the_operator_blocks() -> None:
         assert f"--block-network={network}" in words
 
 
-def test_other_sources_are_told_nothing_of_addresses() -> None:
+def test_other_sources_get_no_address_rules() -> None:
     cluster = Cluster()
     cluster.create("mine")
     cluster.reconcile("mine")

@@ -110,7 +110,7 @@ def test_a_secret_gives_the_first_of_its_three_keys_and_nothing_else(cluster: Cl
     assert "envFrom" not in container
 
 
-def test_mirrors_of_the_operator_are_told(cluster: Cluster) -> None:
+def test_the_operators_mirrors_are_passed_on(cluster: Cluster) -> None:
     cluster = Cluster(ollamaEndpoint="https://ollama.internal")
     cluster.settings = msgspec.structs.replace(cluster.settings, hugging_face_endpoint="https://hub.internal")
     cluster.create("tiny", "https://ollama.com/library/qwen3:8b")
@@ -136,7 +136,7 @@ def test_the_image_form_is_asked_for_where_it_is_wanted_and_its_digest_kept(clus
     "url",
     ["https://huggingface.co/datasets/acme/tiny", "https://hf.co/acme", "https://ollama.com/library/a b"],
 )
-def test_what_names_no_model_fails_at_once(cluster: Cluster, url: str) -> None:
+def test_a_request_without_a_model_fails_at_once(cluster: Cluster, url: str) -> None:
     cluster.create("tiny", url)
     cluster.reconcile("tiny")
     assert cluster.jobs == {}
@@ -186,7 +186,7 @@ def test_four_are_published_at_a_time_over_both_kinds_the_oldest_first(cluster: 
     assert cluster.busy() == ["m0", "m1", "m3", "m4"]
 
 
-def test_what_cannot_begin_holds_nobody_up() -> None:
+def test_a_load_that_cannot_start_blocks_no_other() -> None:
     cluster = Cluster(publicationsAtOnce=1)
     cluster.create("awaited", upload={})
     cluster.create("imported", catalog={"name": "a"})
@@ -234,7 +234,7 @@ def test_a_model_that_failed_for_good_makes_way() -> None:
 # Resuming and failing
 
 
-def test_the_next_pod_is_told_where_the_last_one_was(cluster: Cluster) -> None:
+def test_the_next_pod_continues_where_the_last_one_stopped(cluster: Cluster) -> None:
     cluster.create("tiny")
     cluster.reconcile("tiny")
     first = cluster.job("tiny")
@@ -305,7 +305,7 @@ def test_one_large_file_that_advances_is_never_given_up_however_often_its_publis
     ("words_", "reason", "recheck"),
     [
         ("UnsupportedSource: weights.pkl is a pickle", "UnsupportedSource", None),
-        ("InsufficientStorage: 5 GiB are wanted, 1 GiB is free", "InsufficientStorage", 300),
+        ("InsufficientStorage: 5 GiB are needed, 1 GiB is free", "InsufficientStorage", 300),
         ("SourceNotFound: the hub has no such repository", "PublicationFailed", 300),
         ("IntegrityCheckFailed: a.safetensors is another one", "PublicationFailed", None),
     ],
@@ -364,14 +364,14 @@ def test_progress_never_goes_back(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "{", '{"attempt": -1}', '{"resume": 5}', "x" * 20_000, "[" * 5_000])
-def test_a_record_that_somebody_wrote_is_none(cluster: Cluster, text: str) -> None:
+def test_a_forged_record_is_ignored(cluster: Cluster, text: str) -> None:
     cluster.create("tiny")
     cluster.models["tiny"]["metadata"]["annotations"] = {names.PUBLICATION: text}
     cluster.reconcile("tiny")
     assert words(cluster.job("tiny"))[4:] == []
 
 
-def test_children_that_cannot_be_made_are_told(cluster: Cluster) -> None:
+def test_children_that_cannot_be_made_are_reported(cluster: Cluster) -> None:
     cluster.create("tiny")
     status = cluster.status("tiny", Rejection("Forbidden", "Job tiny: exceeded quota"))
     assert (status["phase"], status["conditions"][0]["reason"]) == ("Failed", "PublicationFailed")
@@ -487,7 +487,7 @@ def test_a_model_that_failed_keeps_what_it_sent_counted(namespace: str) -> None:
     cluster.reconcile("bad")
     cluster.tells("bad", 850, 850)
     cluster.reconcile("bad")
-    cluster.ends("bad", fails="IntegrityCheckFailed: a file is not as it was announced")
+    cluster.ends("bad", fails="IntegrityCheckFailed: a file differs from its announcement")
     cluster.reconcile("bad")
     assert (cluster.phase("bad"), cluster.status("bad")["artifact"]) == ("Failed", {"sizeBytes": 850})
     cluster.create("next", namespace=namespace)
@@ -614,7 +614,7 @@ def test_the_upload_of_a_model_of_the_cluster_is_the_system_namespaces(cluster: 
     assert url == "https://depot.example/v1/upload/-/mine/uid-mine"
 
 
-def test_what_was_uploaded_is_published(cluster: Cluster) -> None:
+def test_an_upload_is_published(cluster: Cluster) -> None:
     cluster.create("mine", upload={})
     cluster.reconcile("mine")
     cluster.uploaded("mine")
@@ -663,7 +663,7 @@ def test_a_session_expires(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("text", ["99999999999999", "x", "-1", "", "9999999999"])
-def test_nobody_else_says_how_long_a_session_is(cluster: Cluster, text: str) -> None:
+def test_a_forged_annotation_does_not_extend_a_session(cluster: Cluster, text: str) -> None:
     cluster.create("mine", upload={})
     cluster.models["mine"]["metadata"]["annotations"] = {names.UPLOAD: text}
     cluster.reconcile("mine")
@@ -734,7 +734,7 @@ def test_pieces_of_an_upload_that_was_never_complete_go_too(cluster: Cluster) ->
 
 
 def forged(cluster: Cluster, name: str) -> None:
-    """The Job of a model of the cluster is now one in a tenant's namespace, who says that it is the model's."""
+    """Replaces the model's Job by one in a tenant's namespace that names the cluster-scoped model as its owner."""
     ((place, job),) = cluster.jobs.items()
     there = {"metadata": job["metadata"] | {"namespace": "tenant"}, "status": {"active": 1}}
     cluster.jobs = {Key("tenant", place.name): job | there}
@@ -751,7 +751,7 @@ def test_a_job_of_a_tenant_does_not_keep_a_model_of_the_cluster() -> None:
     assert [words(child)[1] for child in final_plan.children] == ["unpublish"]
 
 
-def test_a_job_of_a_tenant_for_a_model_of_the_cluster_takes_nobodys_turn() -> None:
+def test_a_tenants_job_for_a_cluster_model_takes_no_turn() -> None:
     cluster = Cluster(publicationsAtOnce=1)
     cluster.create("tiny", kind="ClusterModel")
     cluster.reconcile("tiny")

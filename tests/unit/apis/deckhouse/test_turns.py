@@ -273,7 +273,7 @@ def test_a_forged_job_of_the_right_name_gives_a_model_no_turn_and_no_result(done
     assert (place in cluster.jobs, cluster.phase("eager"), turn(cluster, "honest")) == (False, "Pending", "True")
 
 
-def test_a_model_whose_job_is_refused_keeps_nobody_waiting() -> None:
+def test_a_model_whose_job_is_rejected_blocks_no_other_model() -> None:
     """Such as by a quota of its namespace, which a tenant may use up."""
     cluster = Cluster(publicationsAtOnce=1)
     cluster.create("refused", namespace="a")

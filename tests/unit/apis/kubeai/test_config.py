@@ -98,7 +98,7 @@ def test_models_on_several_nodes_are_refused_by_name() -> None:
         parse("").resource_profile("cpu:1:2")
 
 
-def test_a_profile_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_profile_that_is_not_there_is_reported_with_those_that_are() -> None:
     with pytest.raises(InvalidSpecError, match=r"no profile 'gpu'. It has amd-gpu-mi300x, cpu, ") as caught:
         parse("").resource_profile("gpu:1")
     assert caught.value.reason == "UnknownProfile"
@@ -107,7 +107,7 @@ def test_a_profile_that_is_not_there_is_told_with_those_that_are() -> None:
     assert caught.value.reason == "UnknownCacheProfile"
 
 
-def test_a_profile_that_is_misspelled_is_told_with_what_was_meant() -> None:
+def test_a_profile_that_is_misspelled_is_reported_with_a_suggestion() -> None:
     with pytest.raises(InvalidSpecError, match=r"Did you mean cpu\? It has "):
         parse("").resource_profile("cpuu:1")
     config = parse("cacheProfiles: {efs: {sharedFilesystem: {storageClassName: efs}}}")
@@ -130,7 +130,7 @@ def test_the_image_is_the_profiles_or_the_engines_default(engine: str, profile: 
     assert parse("").image(engine, parse("").resource_profile(f"{profile}:1")) == image
 
 
-def test_an_engine_without_any_image_is_told_with_the_key_to_set() -> None:
+def test_an_engine_without_any_image_is_reported_with_the_key_to_set() -> None:
     bare = config(modelServers={"VLLM": {"images": {"default": "", "cpu": "mine"}}})
     assert bare.image("VLLM", bare.resource_profiles["cpu"]) == "mine"
     with pytest.raises(InvalidSpecError, match=r"Set modelServers\.VLLM\.images\.default") as caught:
@@ -255,7 +255,7 @@ def test_keys_that_mean_nothing_here_are_taken() -> None:
         ("", []),
     ],
 )
-def test_a_key_that_is_not_known_is_told_and_the_others_count(text: str, unknown: list[str]) -> None:
+def test_a_key_that_is_not_known_is_reported_and_the_others_count(text: str, unknown: list[str]) -> None:
     read = parse(text)
     assert list(read.unknown_keys) == unknown
     assert "cpu" in read.resource_profiles
@@ -317,7 +317,7 @@ def test_a_key_that_is_not_known_is_told_and_the_others_count(text: str, unknown
         ("modelServerPods: {jsonPatches: [{op: move, path: /a}]}", "modelServerPods.jsonPatches[0]: move needs from"),
     ],
 )
-def test_a_fault_is_told_with_its_key_and_what_is_expected(text: str, expected: str) -> None:
+def test_a_fault_is_reported_with_its_key_and_what_is_expected(text: str, expected: str) -> None:
     assert refused(text).startswith(expected)
 
 

@@ -168,13 +168,13 @@ def test_what_kubeai_lets_pass_and_works_passes() -> None:
         ({"features": 5}, "array"),
     ],
 )
-def test_what_cannot_work_is_refused_before_a_pod_is_made(spec: dict[str, Any], complaint: str) -> None:
+def test_invalid_settings_are_rejected_before_a_pod_is_created(spec: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidSpecError, match=complaint) as refused:
         plan(world(**spec))
     assert refused.value.reason == "InvalidSpec"
 
 
-def test_a_key_of_the_configuration_that_is_not_known_stops_no_model_and_is_told() -> None:
+def test_a_key_of_the_configuration_that_is_not_known_stops_no_model_and_is_reported() -> None:
     snapshot = world(config="{modelServers: {VLLM: {image: a}}, later: 1}")
     snapshot.resource["metadata"]["labels"] = {"krypton.ai/model": "x"}
     assert plan(snapshot).children
@@ -339,7 +339,7 @@ def test_requests_wait_long_for_a_pod_that_waits_for_a_node_but_not_for_one_that
         assert (route.scale is not None) is long
 
 
-def test_only_the_scaling_that_is_wanted_is_told() -> None:
+def test_only_the_desired_scaling_is_passed_on() -> None:
     assert worlds.scaling(KUBEAI, world(autoscalingDisabled=True)) is None
     assert worlds.scaling(KUBEAI, world(resourceProfile="cpu")) is not None
     scaling = worlds.scaling(
@@ -475,7 +475,7 @@ def test_no_load_is_begun_on_a_claim_that_goes() -> None:
     assert "shared-model-cache-shared is being deleted" in message
 
 
-def test_a_job_whose_pods_the_cluster_refuses_is_told_after_a_moment() -> None:
+def test_a_job_whose_pods_the_cluster_refuses_is_reported_after_a_moment() -> None:
     snapshot = with_claim(world(**CACHED), {})
     manifest = child(snapshot, "Job")
     job = manifest | {"metadata": manifest["metadata"] | {"creationTimestamp": "2026-11-21T09:04:50Z"}}
@@ -485,7 +485,7 @@ def test_a_job_whose_pods_the_cluster_refuses_is_told_after_a_moment() -> None:
     assert {condition["type"]: condition["reason"] for condition in late}["CacheLoaded"] == "PodsRejected"
 
 
-def test_an_account_that_the_namespace_lacks_is_told_as_the_api_server_says_it() -> None:
+def test_a_missing_account_is_reported_with_the_api_servers_message() -> None:
     snapshot = world(config="modelServerPods: {serviceAccountName: kubeai-models}", minReplicas=1)
     text = (
         'pods "model-tiny-5d9c7b6f4-" is forbidden: error looking up service account models/kubeai-models:'
@@ -505,7 +505,7 @@ def test_an_account_that_the_namespace_lacks_is_told_as_the_api_server_says_it()
     assert text in conditions_by_type["Available"]["message"]
 
 
-def test_an_account_that_the_namespace_lacks_is_told_of_a_cache_too() -> None:
+def test_a_missing_account_is_also_reported_for_a_cache() -> None:
     snapshot = with_claim(
         world(config=f"{CONFIG}\nmodelServerPods: {{serviceAccountName: kubeai-models}}", **CACHED), {}
     )
@@ -564,7 +564,7 @@ NOTE, RECORD = "models.kubeai.org/tiny", "slipway.inference/cache-profile"
 
 
 def without_cache(notes: dict[str, str], **spec: Any) -> World:
-    """A Model that had the cache, and has none any more unless ``spec`` says so."""
+    """A Model that used the cache before, and still does only if ``spec`` sets it."""
     snapshot = world(**spec)
     snapshot.resource["metadata"]["annotations"] = {RECORD: "shared"}
     return with_claim(snapshot, notes)

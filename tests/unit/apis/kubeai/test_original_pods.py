@@ -1,7 +1,7 @@
 """The original's manifests, where they lie beside this checkout, become the pods that the original makes of them.
 
-What the original does is written down here once more, as plain facts about one engine each: nothing of the product
-says what is expected.
+The original's behavior is repeated here as plain facts about one engine each, so that the expected values do not
+come from the product.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def test_the_probes_wait_as_long_as_there(model: Any) -> None:
 
 @needs_samples
 @pytest.mark.parametrize("model", SERVED)
-def test_the_engine_is_told_what_it_is_told_there(model: Any) -> None:
+def test_the_engine_gets_the_same_settings_as_in_the_original(model: Any) -> None:
     spec, name, container = model["spec"], model["metadata"]["name"], server(model)
     ref = spec["url"].partition("://")[2].partition("?")[0]
     cached = f"/models/{name}-uid-1" if "cacheProfile" in spec else ""
@@ -244,7 +244,7 @@ def test_files_come_from_a_config_map(model: Any) -> None:
 
 @needs_samples
 @pytest.mark.parametrize("model", [sample for sample in MODELS if sample.id in REFUSED])
-def test_what_cannot_be_served_is_refused_with_the_reason(model: Any, request: pytest.FixtureRequest) -> None:
+def test_a_model_that_cannot_be_served_is_rejected_with_the_reason(model: Any, request: pytest.FixtureRequest) -> None:
     (reason,) = [text for name, text in REFUSED.items() if name in request.node.name]
     with pytest.raises(InvalidSpecError, match=reason):
         worlds.plan(KUBEAI, world(model))

@@ -1,6 +1,6 @@
 """Whatever the definitions take is planned, or refused with a reason; and its status is one that they keep whole.
 
-A resource whose plan ends in an error that nobody expected would be looked at again and again, without a word of it.
+A resource whose plan ends in an unexpected error would be retried indefinitely, without a report.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_a_spec_is_planned_or_refused_and_has_a_status_in_any_case(seed: int) ->
 
 
 @each(SEEDS)
-def test_what_is_made_has_names_labels_and_pods_as_kubernetes_has_them(seed: int) -> None:
+def test_created_objects_have_valid_names_labels_and_pods(seed: int) -> None:
     for api, world in cases(seed):
         for child in planned(api, world):
             metadata = child["metadata"]

@@ -58,7 +58,7 @@ def test_llama_cpp_takes_a_name_and_metrics_of_the_users_own() -> None:
     assert args.count("--metrics") == 1
 
 
-def test_llama_cpp_with_weights_that_are_in_its_image_is_told_of_none() -> None:
+def test_llama_cpp_with_weights_in_its_image_gets_no_path() -> None:
     assert LLAMA.args(launch(Unnamed()))[0] == "--host"
     with pytest.raises(ValueError, match="weights that nothing names"):
         VLLM.args(launch(Unnamed()))
@@ -118,7 +118,7 @@ def test_vllm_takes_a_draft_model_in_the_form_that_it_reads() -> None:
     )  # fmt: skip
 
 
-def test_sglang_and_tgi_are_told_of_several_gpus() -> None:
+def test_sglang_and_tgi_get_several_gpus() -> None:
     assert SGLANG.args(launch(HUB, gpus=4))[-3:-1] == ("--tp-size", "4")
     assert TGI.args(launch(HUB, gpus=4))[-2:] == ("--num-shard", "4")
     assert "--num-shard" not in TGI.args(launch(HUB, "--sharded", "true", gpus=4))

@@ -1,4 +1,4 @@
-"""LoRAAdapters: which ones a service has its engine load, what its pods get for it, and what each adapter is told."""
+"""LoRAAdapters: which ones a service's engine loads, the settings of its pods, and the status of each adapter."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_service_with_an_adapter_gets_a_loader_that_speaks_to_its_engine() -> 
     assert "/adapters" not in [mount["mountPath"] for mount in engine["volumeMounts"]]
 
 
-def test_sglang_is_told_what_it_has_to_know_before_any_adapter_comes() -> None:
+def test_sglang_gets_its_adapter_settings_before_any_adapter() -> None:
     assert "--enable-lora --max-lora-rank 64 --lora-target-modules all" in arguments(service(lora()))
 
 
@@ -153,7 +153,7 @@ def test_an_adapter_that_goes_is_none_to_load() -> None:
     assert worlds.plan(SERVICES, service(leaving)).adapters.adapters == ()
 
 
-def test_of_two_adapters_of_one_name_the_older_is_loaded() -> None:
+def test_the_older_of_two_adapters_with_one_name_is_loaded() -> None:
     adapters = worlds.plan(SERVICES, service(second(path="/loras/other"), lora())).adapters.adapters
     assert [one.url for one in adapters] == ["file:///loras/sql"]
 
@@ -174,7 +174,7 @@ def test_its_service_has_another_name_than_that_of_any_inference_service() -> No
 
 
 @pytest.mark.parametrize("runtime", ["llamacpp", "tgi", "generic", "personaplex", "llamacpp-router"])
-def test_a_runtime_that_loads_none_while_it_runs_is_told(runtime: str) -> None:
+def test_a_runtime_that_loads_none_while_it_runs_is_reported(runtime: str) -> None:
     snapshot = adapter(lora(), of=chat(runtime=runtime))
     assert refused(snapshot).reason == "RuntimeMismatch"
     assert conditions(snapshot) == {
@@ -184,7 +184,7 @@ def test_a_runtime_that_loads_none_while_it_runs_is_told(runtime: str) -> None:
     }
 
 
-def test_nobody_loads_an_adapter_into_an_engine_of_another_namespace() -> None:
+def test_no_tenant_loads_an_adapter_into_an_engine_of_another_namespace() -> None:
     foreign = lora(inferenceServiceRef={"name": "chat", "namespace": "others"})
     assert refused(adapter(foreign, of=chat())).reason == "NamespaceNotAllowed"
     assert worlds.plan(SERVICES, service(foreign)).adapters.adapters == ()
@@ -193,7 +193,7 @@ def test_nobody_loads_an_adapter_into_an_engine_of_another_namespace() -> None:
 @pytest.mark.parametrize(
     "path", ["loras/sql", "acme/lora", "/", "/loras/../etc", "/loras/./x", "/a//b", "/a\n/b", "/" + "x" * 2000]
 )
-def test_what_is_no_plain_absolute_path_is_refused(path: str) -> None:
+def test_a_path_that_is_not_plain_and_absolute_is_rejected(path: str) -> None:
     assert refused(adapter(lora(path=path), of=chat())).reason == "InvalidSpec"
     assert worlds.plan(SERVICES, service(lora(path=path))).adapters.adapters == ()
 
@@ -202,7 +202,7 @@ def test_a_name_that_labels_cannot_have_is_refused() -> None:
     assert refused(adapter(lora("sql-"), of=chat())).reason == "InvalidSpec"
 
 
-def test_a_service_that_is_not_there_is_told() -> None:
+def test_a_service_that_is_not_there_is_reported() -> None:
     assert refused(adapter(lora())).reason == "ServiceNotFound"
 
 
@@ -211,7 +211,7 @@ def test_an_engine_on_the_loader_s_port_is_refused() -> None:
         assert refused(adapter(lora(), of=chat(**place))).reason == "PortTaken"
 
 
-def test_the_younger_of_two_is_told_who_has_the_name() -> None:
+def test_the_newer_of_two_reports_the_holder_of_the_name() -> None:
     error = refused(adapter(second(), lora(), of=chat()))
     assert (error.reason, "LoRAAdapter sql" in error.message) == ("AdapterNameTaken", True)
     assert worlds.plan(ADAPTERS, adapter(lora(), second(), of=chat())).children
@@ -253,7 +253,7 @@ def test_since_when_it_is_loaded_stays_as_it_is() -> None:
     assert again["lastLoadedAt"] == "2026-11-21T08:00:00Z" != fresh["lastLoadedAt"]
 
 
-# Who is looked at again
+# Which resources are enqueued
 
 
 def enqueued(watched: Any, api: Any, change: Change, *loras: dict[str, Any]) -> set[Key]:
@@ -264,13 +264,13 @@ def enqueued(watched: Any, api: Any, change: Change, *loras: dict[str, Any]) -> 
     return set(watch.enqueue(change, Stores({KIND: store})))
 
 
-def test_a_change_of_an_adapter_concerns_its_service_and_its_status_nobody() -> None:
+def test_a_change_of_an_adapter_enqueues_its_service_and_its_status_none() -> None:
     old, new = lora(), {**lora(), "status": {"loadedPath": "/loras/sql"}}
     assert enqueued(KIND, SERVICES, Change(None, old)) == {Key("models", "chat")}
     assert enqueued(KIND, SERVICES, Change(old, new)) == set()
 
 
-def test_who_was_second_is_looked_at_when_the_first_goes() -> None:
+def test_the_second_is_enqueued_when_the_first_is_deleted() -> None:
     assert enqueued(KIND, ADAPTERS, Change(lora(), None), second()) == {Key("models", "younger")}
 
 

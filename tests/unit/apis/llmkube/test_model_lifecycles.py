@@ -1,4 +1,4 @@
-"""Models that come, change and go in any order, over a cluster in miniature: what says that it is ready is there."""
+"""Models are created, changed and deleted in any order on a simulated cluster: if one is Ready, its weights exist."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_models_deleted_leave_no_folders_behind() -> None:
     assert (cluster.models, cluster.disk) == ({}, set())
 
 
-def test_a_source_that_nobody_has_any_more_leaves_the_cache() -> None:
+def test_an_unused_source_is_removed_from_the_cache() -> None:
     cluster = Cluster()
     cluster.create("oldest", SOURCES[2])
     cluster.create("changing", SOURCES[0])
@@ -226,7 +226,7 @@ def test_a_source_that_nobody_has_any_more_leaves_the_cache() -> None:
     assert cluster.disk != before
 
 
-def test_a_model_that_is_not_valid_keeps_nobody_from_clearing_the_cache() -> None:
+def test_an_invalid_model_does_not_stop_others_from_emptying_the_cache() -> None:
     cluster = Cluster()
     cluster.create("oldest", "datasets/no-model")
     cluster.create("changing", SOURCES[0])
@@ -237,7 +237,7 @@ def test_a_model_that_is_not_valid_keeps_nobody_from_clearing_the_cache() -> Non
     assert len(cluster.disk) == 1
 
 
-def test_a_model_of_a_mac_keeps_nobody_from_asking_the_source_that_they_share() -> None:
+def test_a_model_of_a_mac_does_not_stop_checks_of_a_shared_source() -> None:
     cluster = Cluster()
     cluster.create("on-a-mac", SOURCES[0], hardware={"accelerator": "metal"})
     cluster.create("here", SOURCES[0])
@@ -248,7 +248,7 @@ def test_a_model_of_a_mac_keeps_nobody_from_asking_the_source_that_they_share() 
     assert worlds.status(MODELS, cluster.world("here"), None).recheck_seconds > 3000  # type: ignore[operator]
 
 
-def test_a_model_that_expects_another_hash_keeps_nobody_from_asking_either() -> None:
+def test_a_model_that_expects_another_hash_does_not_stop_checks_of_the_source() -> None:
     cluster = Cluster()
     cluster.create("strict", SOURCES[0], sha256="ab" * 32)
     cluster.create("content", SOURCES[0])

@@ -1,6 +1,6 @@
 """Every example in ``models/`` becomes the children, the plan and the status that its expected.txt says.
 
-An example has the ``resource``, the other Models of its namespace (``kin``), the services and pods that use them
+An example has the ``resource``, the other Models of its namespace (``related``), the services and pods that use them
 (``users``), claims that are ``observed``, the operator's ``settings``, and ``jobs``: of those that the Model wants,
 what became of them and of their pods.
 """
@@ -39,7 +39,7 @@ def example(path: Path) -> World:
     resource, settings = document["resource"], msgspec.convert(document.get("settings", {}), Settings)
     for claim in document.get("observed", []):
         claim["metadata"].setdefault("uid", "uid-of-claim")
-    others = [*document.get("kin", []), *document.get("users", []), *document.get("observed", [])]
+    others = [*document.get("related", []), *document.get("users", []), *document.get("observed", [])]
     world = world_of(resource, others, settings)
     resource["metadata"].setdefault("annotations", {}).update(carried_over(world))
     reports = {pod: msgspec.convert(report, AgentReport) for pod, report in document.get("agents", {}).items()}
@@ -161,7 +161,7 @@ def test_what_is_known_of_weights_outlasts_the_node_on_which_they_were_read() ->
     assert worlds.status(MODELS, alone, None).status["phase"] == "Pending"
 
 
-def test_weights_on_a_claim_that_no_engine_can_read_are_told() -> None:
+def test_weights_on_a_claim_that_no_engine_can_read_are_reported() -> None:
     world = example(Path(__file__).parent / "models" / "pvc-read.yaml")
     (terminated,) = (
         one["state"]["terminated"] for pod in world.pods for one in pod["status"].get("containerStatuses", [])
@@ -212,7 +212,7 @@ OURS = {
 
 
 def env(created: dict[str, Any]) -> list[dict[str, Any]]:
-    """The variables of a loader, which has those by which it knows the controller, and these beside them."""
+    """Returns a loader's variables without those that identify the controller."""
     assert [{"name": name, **value} for name, value in OURS.items()] == created["env"][-2:]
     return list(created["env"][:-2])
 
@@ -249,7 +249,7 @@ def test_a_gated_file_is_asked_for_with_a_token() -> None:
     assert env(container(model(REMOTE["hub"], none))) == []
 
 
-def test_of_a_secret_the_loader_gets_what_it_is_for_and_nothing_that_sends_it_elsewhere() -> None:
+def test_the_loader_gets_only_the_credentials_of_a_secret_and_no_endpoint() -> None:
     """The original gives it every key, and so every variable that a program or a library heeds."""
     for source in REMOTE.values():
         children = worlds.plan(MODELS, model(source, ALLOWED, sourceSecretRef={"name": "mine"})).children
@@ -348,7 +348,7 @@ def test_what_loads_weights_tolerates_what_the_model_says() -> None:
     assert tolerations == [[{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}, own]]
 
 
-def test_whether_nodes_have_what_is_claimed_is_not_told() -> None:
+def test_whether_nodes_have_a_claimed_device_is_not_reported() -> None:
     claims = {"hardware": {"accelerator": "cuda", "gpu": {"resourceClaims": [{"name": "a"}]}}}
     status = worlds.status(MODELS, model("https://models.example/a.gguf", **claims), None).status
     assert "acceleratorReady" not in status

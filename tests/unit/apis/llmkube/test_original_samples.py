@@ -1,4 +1,4 @@
-"""Every InferenceService of the original's samples is planned as it is written, and all its fields have an effect."""
+"""Every InferenceService in the original's samples is planned unchanged, and all its fields have an effect."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""GPUQuotas: who may have GPUs, who waits and until when, and what each is told. Services are looked at one after
-another until nothing changes any more, as the controller does it."""
+"""GPUQuotas: which services get GPUs, which wait and until when, and their status. Like the controller, the tests
+reconcile one service after another until nothing changes."""
 
 from __future__ import annotations
 
@@ -163,13 +163,13 @@ def test_all_replicas_and_all_that_autoscaling_allows_are_counted() -> None:
 
 
 @pytest.mark.parametrize("idle", [{"suspend": True}, {"replicas": 0}, {"resources": {}}])
-def test_who_has_no_gpus_needs_none(idle: dict[str, Any]) -> None:
+def test_a_service_without_gpus_needs_none(idle: dict[str, Any]) -> None:
     cluster = Cluster(quota(0), service("a", **idle))
     cluster.settle()
     assert "a" in cluster.running()
 
 
-def test_nobody_is_passed_over_by_one_that_needs_less() -> None:
+def test_a_smaller_request_does_not_overtake() -> None:
     cluster = Cluster(quota(3), service("a", 2, 1), service("b", 2, 2), service("c", 1, 3))
     cluster.settle()
     assert cluster.running() == {"a": 1}
@@ -193,7 +193,7 @@ def test_priority_goes_before_age() -> None:
     assert cluster.running() == {"c": 1}
 
 
-def test_who_runs_is_not_stopped_for_an_older_one() -> None:
+def test_a_running_service_is_not_stopped_for_an_older_one() -> None:
     cluster = Cluster(quota(1), service("young", 1, 9))
     cluster.settle()
     cluster.objects["InferenceService", "old"] = service("old", 1, 1)
@@ -211,7 +211,7 @@ def test_more_replicas_wait_and_those_that_there_are_serve_on() -> None:
     assert cluster.objects["InferenceService", "a"]["status"]["quota"]["gpus"] == 1
 
 
-def test_that_its_model_is_not_ready_gives_nobody_more_replicas() -> None:
+def test_a_model_that_is_not_ready_gives_no_service_more_replicas() -> None:
     cluster = Cluster(quota(1), service("a", 1, 1))
     cluster.settle()
     cluster.model["status"] = {"phase": "Downloading", "observedGeneration": 1}
@@ -240,7 +240,7 @@ def pod(gpus: int = 1, *, node: bool = True, **fields: Any) -> dict[str, Any]:
     return {"metadata": metadata | fields.pop("metadata", {}), "spec": spec, "status": status | fields}
 
 
-def test_what_ran_before_there_was_a_quota_is_granted() -> None:
+def test_services_that_ran_before_the_quota_are_granted() -> None:
     cluster = Cluster(service("a", 1, 9, replicas=2))
     cluster.settle()
     cluster.pods["a"] = [pod(), pod()]
@@ -272,7 +272,7 @@ def test_what_a_deployment_says_that_runs_counts_only_where_its_pods_hold_gpus(n
     assert cluster.running() == {"a": 1}
 
 
-def test_a_quota_that_is_lowered_stops_nobody_and_starts_nobody() -> None:
+def test_a_lowered_quota_neither_stops_nor_starts_a_service() -> None:
     cluster = Cluster(quota(2), service("a", 1, 1), service("b", 1, 2))
     cluster.settle()
     cluster.objects["GPUQuota", "team"] = quota(1)
@@ -324,7 +324,7 @@ def test_a_deployment_for_which_nothing_was_granted_has_no_replicas_whatever_an_
     assert replicas == 0
 
 
-def test_who_lost_in_any_quota_steps_back() -> None:
+def test_a_service_that_loses_in_any_quota_releases_its_reservation() -> None:
     """The first that is over is one that it holds."""
     both = quota(2, "a-first"), quota(1, "b-second")
     names = ["models/a-first", "models/b-second"]
@@ -345,7 +345,7 @@ def test_the_deployment_that_is_kept_holds_no_more_gpus_than_were_granted() -> N
 
 
 @pytest.mark.parametrize("limit", [5, 10])
-def test_what_runs_serves_on_while_larger_pods_wait(limit: int) -> None:
+def test_running_pods_keep_serving_while_larger_ones_wait(limit: int) -> None:
     cluster = Cluster(quota(limit), service("a", 1, replicas=2))
     cluster.settle()
     cluster.objects["InferenceService", "other"] = service("other", limit - 2)
@@ -392,7 +392,7 @@ def test_gpus_that_nothing_holds_any_more_are_given_back_while_the_model_is_not_
         (service("big", 1, 1, priority="low"), "PriorityTooLow"),
     ],
 )
-def test_who_never_gets_what_it_wants_is_in_nobodys_way(observed: dict[str, Any], reason: str) -> None:
+def test_a_service_that_can_never_start_blocks_no_other(observed: dict[str, Any], reason: str) -> None:
     shared = quota(9, "shared", selector={"matchLabels": LABELS})
     cluster = Cluster(quota(8, minPriority="normal"), shared, observed, service("b", 8, 2))
     cluster.settle()
@@ -410,7 +410,7 @@ def test_who_never_gets_what_it_wants_is_in_nobodys_way(observed: dict[str, Any]
     ],
 )
 @pytest.mark.parametrize("record", [{"reserved": 1, "wanted": 1}, {"gpus": 1, "wanted": 1}, {"wanted": 1}])
-def test_who_cannot_start_has_nothing_set_aside(wrong: dict[str, Any], record: dict[str, Any]) -> None:
+def test_a_service_that_cannot_start_gets_no_reservation(wrong: dict[str, Any], record: dict[str, Any]) -> None:
     cluster = Cluster(quota(1), recorded("a", 1, **record), service("b", 1, 2))
     cluster.edit("a", **wrong)
     cluster.settle()
@@ -421,7 +421,7 @@ def test_who_cannot_start_has_nothing_set_aside(wrong: dict[str, Any], record: d
 @pytest.mark.parametrize(
     "wrong", [{"modelRef": "none"}, {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}}, {"replicas": 2}]
 )
-def test_what_runs_keeps_its_gpus_and_gets_no_more_while_its_spec_is_refused(wrong: dict[str, Any]) -> None:
+def test_a_running_service_keeps_its_gpus_and_gets_no_more_while_its_spec_is_rejected(wrong: dict[str, Any]) -> None:
     cluster = Cluster(quota(3), service("a", 1, 1))
     cluster.settle()
     if "replicas" in wrong:
@@ -432,7 +432,7 @@ def test_what_runs_keeps_its_gpus_and_gets_no_more_while_its_spec_is_refused(wro
 
 
 @pytest.mark.parametrize("gone", ["Failed", "Downloading"])
-def test_who_waits_for_its_model_gives_back_its_reservation(gone: str) -> None:
+def test_a_service_that_waits_for_its_model_releases_its_reservation(gone: str) -> None:
     cluster = Cluster(quota(1), recorded("a", 1, reserved=1, wanted=1))
     cluster.model["status"] = {"phase": gone, "observedGeneration": 1}
     cluster.settle()
@@ -443,7 +443,7 @@ def test_who_waits_for_its_model_gives_back_its_reservation(gone: str) -> None:
     "passing",
     [Rejection("Retrying", "Busy.", retryable=True), Rejection("Invalid", "Deployment a: No.", of_object=True)],
 )
-def test_who_starts_keeps_its_gpus_where_an_object_is_refused(passing: Rejection) -> None:
+def test_a_starting_service_keeps_its_gpus_if_an_object_is_rejected(passing: Rejection) -> None:
     """Else it would have them set aside, start and give them back without end."""
     cluster = Cluster(quota(1), recorded("a", 1, gpus=1, wanted=1))
     status = worlds.status(SERVICES, cluster.world("a"), passing).status
@@ -451,7 +451,7 @@ def test_who_starts_keeps_its_gpus_where_an_object_is_refused(passing: Rejection
 
 
 @pytest.mark.parametrize("none", [{"namespaceRef": ""}, {}])
-def test_a_quota_that_names_no_namespace_limits_nobody(none: dict[str, Any]) -> None:
+def test_a_quota_without_a_namespace_limits_nothing(none: dict[str, Any]) -> None:
     resource = quota(0)
     resource["spec"] = {"gpuCount": 0, **none}
     cluster = Cluster(resource, service("a"))
@@ -529,7 +529,7 @@ def test_a_least_priority_stops_nothing_that_runs_and_lets_nothing_start_again(g
     assert cluster.waits("a") == "PriorityTooLow"
 
 
-def test_who_waits_for_its_model_takes_nothing() -> None:
+def test_a_service_that_waits_for_its_model_reserves_nothing() -> None:
     cluster = Cluster(quota(1), service("a", 1, 1, modelRef="none"), service("b", 1, 2))
     cluster.settle(["b"])
     assert cluster.running() == {"b": 1}
@@ -541,7 +541,7 @@ def test_a_status_that_the_controller_would_not_write_counts_for_nothing() -> No
     assert list(quotas.by_taken({"status": forged, "metadata": {}})) == []
 
 
-def test_a_quota_says_what_is_taken_and_how_often_somebody_had_to_wait() -> None:
+def test_a_quota_reports_its_use_and_the_number_of_waits() -> None:
     cluster = Cluster(quota(5), service("a", 3, 1), service("b", 1, 2), service("c", 2, 3))
     cluster.settle()
     status = cluster.quota()
@@ -580,7 +580,7 @@ def denials(*waiting: str, pruned: bool = False) -> list[int]:
     return counts
 
 
-def test_fields_without_effect_and_selectors_that_are_none_are_told() -> None:
+def test_fields_without_effect_and_selectors_that_are_none_are_reported() -> None:
     cluster = Cluster(
         quota(1, vramBytes=1, costBudgetRef="x", selector={"matchExpressions": [{"key": "a", "operator": "Like"}]})
     )
@@ -589,7 +589,7 @@ def test_fields_without_effect_and_selectors_that_are_none_are_told() -> None:
     assert (conditions["Accepted"]["status"], conditions["Accepted"]["reason"]) == ("False", "InvalidSpec")
 
 
-# Who is looked at again
+# Which services are enqueued
 
 
 def stores(*observed: dict[str, Any]) -> Stores:
@@ -616,7 +616,7 @@ def test_one_that_is_granted_what_it_waited_for_wakes_the_next() -> None:
     assert keys == [Key("models", "b")]
 
 
-def test_news_that_leave_everything_as_it_was_wake_nobody() -> None:
+def test_changes_without_effect_wake_nothing() -> None:
     before = recorded("a", gpus=1, wanted=1)
     now = {**before, "metadata": {**before["metadata"], "labels": {"x": "y"}}}
     listers = stores(quota(2), now, recorded("b", 5, wanted=1))
@@ -653,7 +653,9 @@ def priced(name: str, number: int, **record: Any) -> dict[str, Any]:
         (priced("a", 100, wanted=2), None),
     ],
 )
-def test_who_moves_in_the_queue_wakes_those_behind(before: dict[str, Any], now: dict[str, Any] | None) -> None:
+def test_a_service_that_moves_in_the_queue_enqueues_those_behind(
+    before: dict[str, Any], now: dict[str, Any] | None
+) -> None:
     behind = recorded("b", 5, wanted=1)
     behind["status"]["effectivePriority"] = 50
     listers = stores(quota(3), behind, *([now] if now else []))
@@ -664,12 +666,12 @@ def test_who_moves_in_the_queue_wakes_those_behind(before: dict[str, Any], now: 
     ("before", "now"),
     [(recorded("a", gpus=0), recorded("a", wanted=1)), (recorded("a", wanted=1), recorded("a", reserved=1, wanted=1))],
 )
-def test_who_joins_the_queue_or_reserves_wakes_nobody(before: dict[str, Any], now: dict[str, Any]) -> None:
+def test_a_new_or_reserving_service_wakes_no_other(before: dict[str, Any], now: dict[str, Any]) -> None:
     listers = stores(quota(3), now, recorded("b", 5, wanted=1))
     assert list(quotas.enqueue_next(Change(before, now), listers)) == []
 
 
-def test_whoever_has_a_reservation_looks_again_though_there_is_no_room() -> None:
+def test_a_service_with_a_reservation_is_enqueued_even_without_room() -> None:
     now, holder = recorded("a", gpus=1, wanted=1), recorded("b", 5, reserved=1, wanted=1)
     listers = stores(quota(1), now, holder, recorded("c", 6, wanted=1))
     keys = list(quotas.enqueue_next(Change(recorded("a", reserved=1, wanted=1), now), listers))
@@ -690,8 +692,8 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Race:
-    """Services that are looked at by several workers, whose writes come to the caches in any order. A service is looked
-    at where the controller would: after a change of its own, and when a watch says so."""
+    """Services reconciled by several workers, whose writes reach the caches in any order. A service is reconciled when
+    the controller would do it: after its own changes, and when a watch enqueues it."""
 
     def __init__(self, limit: int, *observed: dict[str, Any]) -> None:
         self.found = {one["metadata"]["name"]: one for one in observed}

@@ -68,7 +68,7 @@ def test_a_model_that_goes_has_handed_its_record_on_before(shared: Cluster) -> N
     assert (holders(shared), list(shared.models), shared.downloads) == (["second"], ["second"], [SOURCES[0]])
 
 
-def test_a_folder_is_removed_only_while_nobody_else_has_a_record_of_it(shared: Cluster) -> None:
+def test_a_folder_is_removed_only_while_no_other_model_has_a_record_of_it(shared: Cluster) -> None:
     record = shared.models["first"]["metadata"]["annotations"]
     annotate(shared.models["second"], dict(record))
     for name in ("first", "second"):
@@ -134,7 +134,7 @@ def forged(cluster: Cluster, number: int, text: str = "{}") -> None:
     annotate(cluster.claim, {f"{names.LOADED}{one:016x}": text for one in range(number)})
 
 
-def test_records_that_somebody_writes_on_the_claim_have_no_model_read_all_others(
+def test_forged_records_on_the_claim_do_not_make_models_read_all_others(
     shared: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for one in range(50):
@@ -162,7 +162,7 @@ def test_more_records_than_are_taken_over_at_once_follow_each_other(shared: Clus
     assert len(cache.read_records(shared.models["first"])) == 41
 
 
-def test_records_that_somebody_writes_hold_up_none_that_a_model_needs(shared: Cluster) -> None:
+def test_forged_records_block_none_that_a_model_needs(shared: Cluster) -> None:
     as_before(shared)
     forged(shared, 40)
     shared.reconcile("first")
@@ -178,7 +178,7 @@ def test_a_record_that_names_a_model_of_another_namespace_falls_to_one_of_its_ow
     assert holders(shared, f"{0:016x}") == ["first"]
 
 
-def test_long_records_that_somebody_writes_again_and_again_take_no_memory() -> None:
+def test_long_records_that_are_written_repeatedly_take_no_memory() -> None:
     tracemalloc.start()
     before, _peak = tracemalloc.get_traced_memory()
     for number in range(200):
@@ -273,7 +273,7 @@ def test_a_model_looks_at_no_more_objects_among_many_than_alone(*, leaving: bool
     assert looked_at[0] == looked_at[1] < 20
 
 
-def test_a_service_is_told_of_its_model_but_not_of_the_records_that_this_has() -> None:
+def test_a_service_sees_its_model_but_not_the_models_records() -> None:
     served = {"metadata": {"name": "chat", "namespace": "models", "uid": "s", "generation": 1}}
     listers = worlds.known_world(SERVICES, others=[served | {"kind": "InferenceService", "spec": {"modelRef": "tiny"}}])
     (watch,) = (one for one in SERVICES.watches(Settings()) if one.kind == KIND)
@@ -292,7 +292,7 @@ def enqueued_by(cluster: Cluster, kind: Kind, old: Object | None, new: Object | 
     return {key.name for key in watch.enqueue(Change(old, new), cluster.world("first").listers)}
 
 
-def test_a_record_on_a_claim_concerns_whom_it_is_about_and_a_claim_that_comes_or_goes_everybody(
+def test_a_record_on_a_claim_enqueues_its_models_and_a_new_or_deleted_claim_all(
     shared: Cluster,
 ) -> None:
     shared.create("other", SOURCES[1])
@@ -306,7 +306,7 @@ def test_a_record_on_a_claim_concerns_whom_it_is_about_and_a_claim_that_comes_or
     assert enqueued_by(shared, PERSISTENT_VOLUME_CLAIM, None, bare) == {"first", "second", "other"}
 
 
-def test_a_change_of_a_model_concerns_those_that_share_its_folders_and_its_status_nobody(shared: Cluster) -> None:
+def test_a_change_of_a_model_enqueues_those_that_share_its_folders_and_its_status_none(shared: Cluster) -> None:
     shared.create("other", SOURCES[1])
     model = shared.models["first"]
     bare = {**model, "metadata": {**model["metadata"], "annotations": {}}}

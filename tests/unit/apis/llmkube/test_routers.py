@@ -43,7 +43,7 @@ def rule(*backends: str, match: Any = None, strategy: str = "primary-fallback", 
 
 
 def world(*services: str, **spec: Any) -> World:
-    """A router over a, b and c; `services`: InferenceServices that there are, those with a + answer."""
+    """A router over a, b and c; `services`: existing InferenceServices; those with a + answer."""
     metadata = {"name": "r", "namespace": "models", "uid": "r-1", "generation": 3}
     spec = {"backends": [backend("a"), backend("b"), backend("c")]} | spec
     objects = {
@@ -109,7 +109,7 @@ def test_a_weighted_rule_is_one_order() -> None:
     )
 
 
-def test_what_fails_closed_goes_to_nobody_else() -> None:
+def test_a_request_that_fails_closed_goes_to_no_other_backend() -> None:
     pii = {"dataClassification": ["pii", "phi"]}
     actual = targets(rules=[rule("a", "b", match=pii, failClosed=True)], defaultRoute="c")
     when = TargetConditions({"x-llmkube-classification": ("pii", "phi")})
@@ -168,8 +168,8 @@ def test_the_nearest_timeout_counts() -> None:
         ({"dataPlane": "Gateway", "policy": {"auth": {"allowlists": [{"team": "a"}]}}}, "AuthNotServed", "API keys"),
         ({"rules": [rule("a", "b", strategy="shadow")]}, "ShadowNotServed", "rules[rule-a-b].route.strategy"),
         ({"rules": [rule("a", match={"latencySLOMs": 200})]}, "LatencyNotServed", "latencySLOMs"),
-        ({"rules": [rule("nobody")]}, "UnknownBackend", "'nobody'"),
-        ({"defaultRoute": "nobody"}, "UnknownBackend", "'nobody'"),
+        ({"rules": [rule("missing")]}, "UnknownBackend", "'missing'"),
+        ({"defaultRoute": "missing"}, "UnknownBackend", "'missing'"),
         ({}, "NoRoute", "defaultRoute"),
         ({"rules": [rule("a", match={"dataClassification": ["pii"]})]}, "NotFailClosed", "'pii'"),
         ({"rules": [rule(*"abc", name=f"r{n}") for n in range(6)]}, "TooManyTargets", "19"),
@@ -182,7 +182,7 @@ def test_the_nearest_timeout_counts() -> None:
         ({"rules": [rule("a", match={"headers": {"x": "y" * 300}})]}, "InvalidSpec", "route"),
     ],
 )
-def test_what_is_not_served_is_refused_with_the_reason(spec: dict[str, Any], reason: str, word: str) -> None:
+def test_unsupported_models_are_rejected_with_the_reason(spec: dict[str, Any], reason: str, word: str) -> None:
     fields = {"defaultRoute": "a"} | spec if reason not in ("NoRoute", "ExternalNotServed") else spec
     refusal_reason, message = refused(**fields)
     assert refusal_reason == reason
@@ -214,7 +214,7 @@ def test_the_phase_says_how_many_backends_answer(services: tuple[str, ...], phas
     assert ready["message"] == (f"These do not answer: {silent}." if silent else "Every backend answers.")
 
 
-def test_fields_without_effect_are_told() -> None:
+def test_fields_without_effect_are_reported() -> None:
     spec = {"backends": [backend("a", costPerMillionTokens={"promptUSD": "1"})], "defaultRoute": "a"}
     status = status_of(world(**spec, endpoint={"type": "NodePort"}, policy={"auditLog": {"sink": "otlp"}}))
     [used] = [one for one in status["conditions"] if one["type"] == "FieldsUsed"]
@@ -243,7 +243,7 @@ def test_fields_without_effect_are_told() -> None:
         ({"proxy": {"revisionHistoryLimit": 0}}, "proxy"),
     ],
 )
-def test_every_field_of_the_latest_original_is_taken_and_told_if_it_has_no_effect(
+def test_every_field_of_the_latest_original_is_accepted_and_reported_if_it_has_no_effect(
     spec: dict[str, Any], ignored: str
 ) -> None:
     fields = {"backends": [backend("a")], "defaultRoute": "a"} | spec

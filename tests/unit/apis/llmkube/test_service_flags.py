@@ -1,4 +1,4 @@
-"""What engines are told of an InferenceService: a test for each row of the table of fields."""
+"""Engine arguments of an InferenceService: a test for each row of the table of fields."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from .services import GGUF, HUB, NEWEST, ONE_GPU, READY, VLLM, container, line, 
         ({}, "--metrics"),
     ],
 )
-def test_llama_cpp_is_told_each_field(spec: dict[str, Any], words: str) -> None:
+def test_llama_cpp_gets_each_field(spec: dict[str, Any], words: str) -> None:
     assert f" {words} " in f" {line(**spec)} "
 
 
@@ -62,7 +62,7 @@ def test_llama_cpp_is_told_each_field(spec: dict[str, Any], words: str) -> None:
         ({"ropeScaling": {"type": "yarn", "factor": "2"}, "extraArgs": ["--rope-scaling", "none"]}, "--rope-scale "),
     ],
 )
-def test_llama_cpp_is_not_told_what_means_nothing(spec: dict[str, Any], flag: str) -> None:
+def test_llama_cpp_gets_no_meaningless_settings(spec: dict[str, Any], flag: str) -> None:
     assert flag not in line(**spec)
 
 
@@ -89,7 +89,7 @@ def test_llama_cpp_is_not_told_what_means_nothing(spec: dict[str, Any], flag: st
         ({}, "acme/tiny --revision v2 --host :: --port 8000 --served-model-name chat acme/tiny"),
     ],
 )
-def test_vllm_is_told_each_field(spec: dict[str, Any], words: str) -> None:
+def test_vllm_gets_each_field(spec: dict[str, Any], words: str) -> None:
     assert f" {words} " in f" {line(**VLLM, **spec)} "
 
 
@@ -104,7 +104,7 @@ def test_vllm_is_told_each_field(spec: dict[str, Any], words: str) -> None:
         ({"speculative": {"enabled": False, "model": "draft"}}, "speculative"),
     ],
 )
-def test_vllm_is_not_told_what_means_nothing(config: dict[str, Any], flag: str) -> None:
+def test_vllm_gets_no_meaningless_settings(config: dict[str, Any], flag: str) -> None:
     assert flag not in line(**VLLM, vllmConfig=config)
 
 
@@ -119,7 +119,7 @@ def test_vllm_is_not_told_what_means_nothing(config: dict[str, Any], flag: str) 
         ({}, "--model-id acme/tiny --revision v2 --hostname :: --port 80"),
     ],
 )
-def test_tgi_is_told_each_field(spec: dict[str, Any], words: str) -> None:
+def test_tgi_gets_each_field(spec: dict[str, Any], words: str) -> None:
     assert f" {words} " in f" {line(runtime='tgi', model=HUB, **spec)} "
 
 
@@ -151,7 +151,7 @@ def test_tgi_is_told_each_field(spec: dict[str, Any], words: str) -> None:
         ({"skipTokenizerInit": True}, "--skip-tokenizer-init"),
     ],
 )
-def test_sglang_is_told_each_field(config: dict[str, Any], words: str) -> None:
+def test_sglang_gets_each_field(config: dict[str, Any], words: str) -> None:
     assert f" {words} " in f" {line(runtime='sglang', model=HUB, sglangConfig=config, resources={'gpu': 2})} "
 
 
@@ -165,7 +165,7 @@ def test_sglang_proposes_tokens_where_all_is_said_that_this_needs() -> None:
         assert "--speculative" not in line(runtime="sglang", model=HUB, sglangConfig={"speculative": part})
 
 
-def test_what_sglang_does_in_any_case_is_no_argument_and_has_its_effect() -> None:
+def test_default_behavior_of_sglang_needs_no_argument() -> None:
     config = {"enablePrefixCaching": True}
     assert "prefix" not in line(runtime="sglang", model=HUB, sglangConfig=config)
     assert "enablePrefixCaching" not in unused(runtime="sglang", model=HUB, sglangConfig=config)
@@ -178,7 +178,7 @@ def test_sglangs_own_fields_go_before_those_of_every_runtime() -> None:
     assert "contextSize (sglangConfig.contextLength takes precedence)" in unused(runtime="sglang", model=HUB, **spec)
 
 
-def test_llama_cpp_is_told_of_a_draft_model() -> None:
+def test_llama_cpp_gets_a_draft_model() -> None:
     draft = model("draft", {"source": "https://models.example/draft.gguf"}, READY | {"path": "/models/ab/draft.gguf"})
     decoding = {"type": "draft", "draftModelRef": "draft", "nDraftMax": 3, "pMin": 0.5}
     flags = line(draft, speculativeDecoding=decoding)
@@ -225,7 +225,7 @@ def test_sglang_embeds_where_mode_path_or_arguments_say_so(spec: dict[str, Any])
 
 
 @pytest.mark.parametrize(("bind", "address"), [({}, "0.0.0.0"), ({"bindAddress": "::"}, "::")])
-def test_sglang_listens_on_ipv4_unless_it_is_told_otherwise(bind: dict[str, Any], address: str) -> None:
+def test_sglang_listens_on_ipv4_by_default(bind: dict[str, Any], address: str) -> None:
     assert f"--host {address} " in line(runtime="sglang", model=HUB, **bind)
 
 
@@ -233,7 +233,7 @@ def test_llama_cpp_embeds_only_where_mode_or_arguments_say_so() -> None:
     assert "--embedding" not in line(endpoint={"path": "/v1/embeddings"})
 
 
-def test_personaplex_and_generic_are_told_their_fields() -> None:
+def test_personaplex_and_generic_get_their_fields() -> None:
     own = {"personaPlexConfig": {"quantize4Bit": True, "cpuOffload": True}, "image": "own:1"}
     assert line(runtime="personaplex", model=NEWEST, **own) == (
         "--ssl /app/ssl --port 8998 --hf-repo acme/tiny --quantize-4bit --cpu-offload"
@@ -319,7 +319,7 @@ def test_llama_cpp_fetches_the_file_of_the_models_quantization(expected: str, re
         ({"reasoningBudgetMessage": "x"}, "reasoningBudgetMessage"),
     ],
 )
-def test_a_field_that_has_no_effect_is_told(spec: dict[str, Any], field: str) -> None:
+def test_a_field_that_has_no_effect_is_reported(spec: dict[str, Any], field: str) -> None:
     assert f" {field} (" in unused(**spec)
 
 

@@ -308,7 +308,7 @@ def test_a_service_may_have_a_claim_for_itself() -> None:
         assert [one["kind"] for one in shared_objects] == ["PriorityClass"]
 
 
-def test_fields_of_programs_on_macs_are_told_to_have_no_effect() -> None:
+def test_fields_of_programs_on_macs_are_reported_to_have_no_effect() -> None:
     fields = {"turboQuantBits": 3, "hotCacheMaxSize": "1GB", "pagedSSDCacheDir": "/a", "pagedSSDCacheMaxSize": "2GB"}
     assert all(f"{field} (" in unused(**fields) for field in fields)
 

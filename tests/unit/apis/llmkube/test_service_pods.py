@@ -169,7 +169,7 @@ def test_every_service_is_on_the_gateway_by_its_name_without_secrets_in_its_sour
 
 
 @pytest.mark.parametrize("gpus", [0, 1])
-def test_pods_go_where_they_are_told_with_and_without_gpus(gpus: int) -> None:
+def test_pods_are_scheduled_as_configured_with_and_without_gpus(gpus: int) -> None:
     fields: dict[str, Any] = {
         "nodeSelector": {"disk": "ssd"},
         "affinity": {"nodeAffinity": {"x": 1}},

@@ -36,7 +36,7 @@ from .services import GGUF, HUB, SINCE, VLLM, child, kinds, model, plan, pod, re
         {"runtime": "vllm", "skipModelInit": True},
     ],
 )
-def test_what_cannot_work_is_refused_and_crashes_nothing(spec: dict[str, Any]) -> None:
+def test_invalid_settings_are_rejected_and_crash_nothing(spec: dict[str, Any]) -> None:
     refused = refusal(**spec)
     assert refused.reason == "InvalidSpec"
     status = worlds.status(SERVICES, world(**spec), None).status
@@ -139,7 +139,7 @@ def test_how_many_gpus_a_claim_stands_for_is_not_known() -> None:
     assert child(world(**spec), "Deployment")
 
 
-def test_the_history_is_as_long_as_it_is_told() -> None:
+def test_the_history_has_the_configured_length() -> None:
     assert child(world(), "Deployment")["spec"]["revisionHistoryLimit"] == 10
     assert child(world(revisionHistoryLimit=0), "Deployment")["spec"]["revisionHistoryLimit"] == 0
 
@@ -171,7 +171,7 @@ def test_an_autoscaler_looks_at_the_runtimes_own_requests_and_behaves(runtime: s
     assert spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 300
 
 
-def test_an_autoscaler_looks_at_what_it_is_told() -> None:
+def test_an_autoscaler_uses_the_configured_metric() -> None:
     metrics = [
         {"type": "Pods", "name": "queue", "targetAverageValue": "1500m"},
         {"type": "Resource", "name": "cpu", "targetAverageUtilization": 80},
@@ -188,7 +188,7 @@ def test_an_autoscaler_looks_at_what_it_is_told() -> None:
     ("running", "scaled", "replicas"),
     [(0, False, 3), (5, False, 5), (9, False, 6), (5, True, None)],
 )
-def test_replicas_that_an_autoscaler_has_set_are_nobody_elses(running: int, scaled: bool, replicas: int | None) -> None:
+def test_an_autoscalers_replicas_stay(running: int, scaled: bool, replicas: int | None) -> None:
     snapshot = world(replicas=3, autoscaling={"minReplicas": 2, "maxReplicas": 6})
     status = {"lastScaleTime": SINCE} if scaled else {}
     observed = {
@@ -257,7 +257,7 @@ GPU_OF_THE_MODEL = {"source": "https://models.example/tiny.gguf", "hardware": {"
         (VLLM | {"vllmConfig": {"speculative": {"model": "draft"}}}, "vllmConfig.speculative.model"),
     ],
 )
-def test_a_field_that_another_one_goes_before_is_told(spec: dict[str, Any], field: str) -> None:
+def test_an_overridden_field_is_reported(spec: dict[str, Any], field: str) -> None:
     assert f" {field} (" in unused(**spec)
 
 
@@ -271,5 +271,5 @@ def test_a_field_that_another_one_goes_before_is_told(spec: dict[str, Any], fiel
         {"priorityClassName": "mine"},
     ],
 )
-def test_a_field_that_counts_is_not_told(spec: dict[str, Any]) -> None:
+def test_a_field_with_an_effect_is_not_reported(spec: dict[str, Any]) -> None:
     assert unused(**spec) == ""

@@ -1,4 +1,4 @@
-"""What is told of an InferenceService: phases, conditions, and its place in the queue for accelerators."""
+"""The status of an InferenceService: phases, conditions, and its place in the queue for accelerators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def world(
     model: dict[str, Any] | None = None,
     resource: str = "",
     status: dict[str, Any] | None = None,
-    kin: tuple[dict[str, Any], ...] = (),
+    related: tuple[dict[str, Any], ...] = (),
     **spec: Any,
 ) -> World:
     """A service over a Model that is ready. ``resource``: the accelerator of its pods, of which each asks for two."""
@@ -46,7 +46,7 @@ def world(
         routed=[],
         settings=Settings(),
         now=NOW,
-        listers=worlds.known_world(SERVICES, objects={Reference(MODEL, "models", "tiny"): weights}, others=kin),
+        listers=worlds.known_world(SERVICES, objects={Reference(MODEL, "models", "tiny"): weights}, others=related),
     )
 
 
@@ -141,7 +141,7 @@ def test_crash_loops_and_images_that_cannot_be_pulled_are_reasons_and_no_endless
     assert reasons_by_type["Degraded"] == f"True/{reason}"
 
 
-def test_a_missing_model_a_failed_one_and_one_on_its_way_are_told_apart() -> None:
+def test_a_missing_model_a_failed_one_and_one_on_its_way_are_distinguished() -> None:
     assert reasons(world(modelRef="nowhere"))["Accepted"] == "False/ModelNotFound"
     conditions = [{"type": "Available", "message": "404 of the hub."}]
     failed = world(model={"phase": "Failed", "observedGeneration": 1, "conditions": conditions})
@@ -158,15 +158,15 @@ def test_a_missing_model_a_failed_one_and_one_on_its_way_are_told_apart() -> Non
         ("tinny", "There is no Model tinny in the namespace models; did you mean tiny?"),
     ],
 )
-def test_a_missing_model_is_told_with_one_that_is_called_alike(name: str, expected: str) -> None:
+def test_a_missing_model_is_reported_with_one_that_is_called_alike(name: str, expected: str) -> None:
     assert condition(world(modelRef=name), "Accepted")["message"] == expected
 
 
-def test_a_model_that_is_told_of_an_older_spec_is_not_ready() -> None:
+def test_a_model_whose_status_is_of_an_older_spec_is_not_ready() -> None:
     assert reasons(world(model={"phase": "Ready", "observedGeneration": 0}))["Available"] == "False/ModelNotReady"
 
 
-def test_what_the_cluster_refuses_is_a_failure_and_what_passes_is_none() -> None:
+def test_a_rejection_by_the_cluster_is_a_failure_and_a_transient_error_is_not() -> None:
     assert status_of(world(), Rejection("NameTaken", "no"))["phase"] == "Failed"
     assert status_of(world(), Rejection("Retrying", "soon", retryable=True))["phase"] == "Creating"
 
@@ -215,14 +215,16 @@ def test_waiting_for_any_accelerator_is_found_out_with_the_number_that_the_model
         ("gated", "SchedulingGated", "SchedulingGated"),
     ],
 )
-def test_what_is_missing_else_is_told_and_no_place_in_the_queue(message: str, reason: str, status: str) -> None:
+def test_another_missing_resource_is_reported_instead_of_a_place_in_the_queue(
+    message: str, reason: str, status: str
+) -> None:
     snapshot = world(pending(message, reason), deployment=deployment(resource=GPU), resource=GPU)
     actual = status_of(snapshot)
     assert (actual["schedulingStatus"], actual["queuePosition"]) == (status, 0)
     assert "waitingFor" not in actual
 
 
-def test_a_pod_that_crashes_is_told_though_another_one_waits_for_an_accelerator() -> None:
+def test_a_pod_that_crashes_is_reported_though_another_one_waits_for_an_accelerator() -> None:
     pods = (*WAITING, broken(terminated={"exitCode": 1}))
     snapshot = world(*pods, deployment=deployment(replicas=2, resource=GPU), resource=GPU, replicas=2)
     assert status_of(snapshot)["phase"] == "Failed"
@@ -245,8 +247,8 @@ def waiting(
     return {"metadata": metadata, "status": status}
 
 
-def position(*kin: dict[str, Any], **spec: Any) -> int:
-    snapshot = world(*WAITING, deployment=deployment(resource=GPU), resource=GPU, kin=kin, **spec)
+def position(*related: dict[str, Any], **spec: Any) -> int:
+    snapshot = world(*WAITING, deployment=deployment(resource=GPU), resource=GPU, related=related, **spec)
     place: int = status_of(snapshot)["queuePosition"]
     return place
 
@@ -284,7 +286,7 @@ def test_the_queue_knows_the_priority_of_the_service_itself() -> None:
 
 def test_a_look_at_a_service_reads_no_other_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [waiting(f"w{number}", 10000, OLDER) for number in range(50)]
-    snapshot = world(*WAITING, deployment=deployment(resource=GPU), resource=GPU, kin=others)
+    snapshot = world(*WAITING, deployment=deployment(resource=GPU), resource=GPU, related=others)
     counted: list[str] = []
     priority_of = scheduling.priority_of
     monkeypatch.setattr(scheduling, "priority_of", lambda one: counted.append(str(one)) or priority_of(one))
@@ -345,7 +347,7 @@ def test_the_mode_is_what_the_service_says_or_shows(spec: dict[str, Any], mode: 
     assert status_of(world(**spec))["mode"] == mode
 
 
-def test_speculative_decoding_without_its_model_is_left_out_and_told() -> None:
+def test_speculative_decoding_without_its_model_is_omitted_and_reported() -> None:
     for speculative in ({"enabled": True}, {"enabled": True, "model": "nowhere"}):
         reasons_by_type = reasons(world(runtime="vllm", vllmConfig={"speculative": speculative}))
         assert reasons_by_type["VLLMSpecValid"] == "False/SpeculativeMissingModel"
@@ -368,7 +370,7 @@ def test_a_place_comes_before_another_by_priority_first() -> None:
     assert scheduling.place(resource, 2) < scheduling.place(resource, 1)
 
 
-def test_an_autoscaler_without_metrics_is_told() -> None:
+def test_an_autoscaler_without_metrics_is_reported() -> None:
     snapshot = world(deployment=deployment(ready=1), autoscaling={"maxReplicas": 3})
     assert condition(snapshot, "ScalingActive")["status"] == "Unknown"
     why = {"status": "False", "reason": "FailedGetPodsMetric", "message": "no metrics returned from custom metrics API"}
@@ -378,7 +380,7 @@ def test_an_autoscaler_without_metrics_is_told() -> None:
     assert {name: scaling_active[name] for name in why} == why
 
 
-def test_a_service_that_nobody_scales_says_nothing_of_it() -> None:
+def test_a_service_without_scaling_reports_nothing_about_it() -> None:
     stopped = world(deployment=deployment(ready=1), autoscaling={"maxReplicas": 3}, replicas=0)
     for snapshot in (world(deployment=deployment(ready=1)), stopped):
         assert "ScalingActive" not in {one["type"] for one in status_of(snapshot)["conditions"]}
@@ -419,7 +421,7 @@ ELSEWHERE = waiting("m", 10000, SINCE, resource="amd.com/gpu")
         pytest.param(M, waiting("m", 100000, SINCE), {"a", "z"}, id="it is more important"),
         pytest.param(waiting("m", 100000, SINCE), M, {"a", "z"}, id="it is less important"),
         pytest.param(M, ELSEWHERE, {"z", "other"}, id="it waits for something else"),
-        pytest.param(M, {**M, "status": M["status"] | {"queuePosition": 2}}, set(), id="it is told its own place"),
+        pytest.param(M, {**M, "status": M["status"] | {"queuePosition": 2}}, set(), id="its own place is written"),
         pytest.param(None, IDLE, set(), id="one that does not wait comes"),
         pytest.param(IDLE, None, set(), id="one that does not wait is gone"),
     ],
@@ -427,6 +429,6 @@ ELSEWHERE = waiting("m", 10000, SINCE, resource="amd.com/gpu")
 def test_those_behind_a_service_are_woken_when_its_place_in_the_queue_changes(
     old: dict[str, Any] | None, new: dict[str, Any] | None, expected: set[str]
 ) -> None:
-    """And nobody else: not those before it, those that wait for other resources, or those that do not wait."""
+    """Nothing else is enqueued: services ahead of it, services that wait for other resources, or that do not wait."""
     serving = {**waiting("x", 10000, SINCE), "status": {"phase": "Ready"}}
     assert woken(old, new, BEFORE, BEHIND, serving, waiting("other", 10000, SINCE, "amd.com/gpu", "z")) == expected

@@ -71,7 +71,7 @@ def test_weights_come_from_the_cache_read_only() -> None:
         ({"modelCache": {"claimName": "mine"}}, "model-cache"),
     ],
 )
-def test_pods_load_weights_themselves_where_they_are_told_to(spec: dict[str, Any], volume: str) -> None:
+def test_pods_load_weights_themselves_if_configured(spec: dict[str, Any], volume: str) -> None:
     snapshot = world(model("tiny", GGUF, {}), **spec)
     (loader,) = pod(snapshot)["spec"]["initContainers"]
     assert loader["name"] == "model-downloader"
@@ -81,7 +81,7 @@ def test_pods_load_weights_themselves_where_they_are_told_to(spec: dict[str, Any
     assert actual == {"name": volume, **(kept or {"emptyDir": {"sizeLimit": "9Gi"}})}
 
 
-def test_what_pods_cannot_load_themselves_is_refused() -> None:
+def test_sources_that_pods_cannot_load_themselves_are_rejected() -> None:
     spec = {"source": "acme/tiny-GGUF", "files": ["*Q4*.gguf"]}
     assert "--model /models/ab/x-Q4.gguf" in line(model("tiny", spec, READY | {"path": "/models/ab/x-Q4.gguf"}))
     refused = refusal(model=spec, modelCache={"persistence": "Ephemeral"})
@@ -92,8 +92,8 @@ def test_the_operator_may_have_no_cache_at_all() -> None:
     settings = Settings(apis={"llmkube": {"modelCache": {"persistence": "Ephemeral"}}})
     snapshot = msgspec.structs.replace(world(model("tiny", GGUF, {})), settings=settings)
     assert [one["name"] for one in pod(snapshot)["spec"]["initContainers"]] == ["model-downloader"]
-    wish = world(model("tiny", GGUF, {}), modelCache={"persistence": "Cached"})
-    conditions = worlds.status(SERVICES, msgspec.structs.replace(wish, settings=settings), None).status["conditions"]
+    caching = world(model("tiny", GGUF, {}), modelCache={"persistence": "Cached"})
+    conditions = worlds.status(SERVICES, msgspec.structs.replace(caching, settings=settings), None).status["conditions"]
     assert any("modelCache.persistence" in condition["message"] for condition in conditions)
 
 
@@ -170,7 +170,7 @@ def test_a_runtime_that_names_the_cache_gets_it_and_waits_for_it(spec: dict[str,
     assert usage.reads_cache(snapshot.resource)
 
 
-def test_tgi_is_told_one_model() -> None:
+def test_tgi_gets_one_model() -> None:
     assert line(runtime="tgi", model=HUB, **OTHER).count("--model-id") == 1
 
 
@@ -251,7 +251,7 @@ def test_volumes_of_the_node_are_those_that_the_operator_allows(path: str, roots
 
 
 @pytest.mark.parametrize("mount", [{}, {"readOnly": False}, {"readOnly": True}])
-def test_nobody_writes_to_the_node_where_a_link_would_lead_others_anywhere(mount: dict[str, bool]) -> None:
+def test_no_link_lets_a_tenant_write_elsewhere_on_the_node(mount: dict[str, bool]) -> None:
     place = {"name": "node", "mountPath": "/data", **mount}
     snapshot = world(extraVolumes=[{"name": "node", "hostPath": {"path": "/mnt/models"}}], extraVolumeMounts=[place])
     snapshot = msgspec.structs.replace(snapshot, settings=Settings(sources=Sources(allowed_host_path_roots=("/mnt",))))

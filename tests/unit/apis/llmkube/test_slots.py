@@ -96,7 +96,7 @@ def test_one_that_does_not_start_within_the_budget_gives_way():
     assert look(has("a", BUDGET), slow, waiting("b")).slot.pending == "b"
 
 
-def test_one_whose_pod_starts_anew_has_its_budget_again():
+def test_one_whose_pod_restarts_has_its_budget_again():
     silent = asleep("a", stopped=False, silent_since=NOW - 10)
     decision = look(has("a", 9_000), silent, waiting("b"))
     assert (decision.slot, decision.recheck_seconds) == (has("a", 9_000), pytest.approx(BUDGET - 10))

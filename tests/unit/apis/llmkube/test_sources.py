@@ -222,7 +222,7 @@ def test_sets_that_cannot_be_are_refused(source: str, others: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("others", [{}, {"format": "safetensors"}])
-def test_a_hash_that_nobody_could_check_is_refused(others: dict[str, Any]) -> None:
+def test_a_hash_that_cannot_be_checked_is_rejected(others: dict[str, Any]) -> None:
     """The original takes it, and never looks at it again."""
     with pytest.raises(InvalidSpecError, match="for a single file"):
         parse_source("acme/tiny", sha256="a" * 64, **others)

@@ -77,7 +77,7 @@ def test_weights_are_loaded_for_any_service_that_reads_the_cache_and_before_ther
     assert (cluster.downloads, reason(cluster)) == ([SOURCES[0]], "ModelReady")
 
 
-def test_a_model_that_is_to_be_prefetched_is_loaded_whoever_has_it() -> None:
+def test_a_prefetched_model_is_loaded_even_if_its_services_load_it_themselves() -> None:
     cluster = Cluster()
     cluster.users = [service("chat", **EPHEMERAL)]
     cluster.create("tiny", SOURCES[0], prefetch=True)
@@ -193,7 +193,7 @@ def uses_of_pods(status: dict[str, Any], **spec: Any) -> str:
 
 
 def test_pods_are_replaced_when_newer_weights_are_there_and_only_then() -> None:
-    """A folder that was loaded anew is read by nobody before the pods start again."""
+    """No pod reads a folder that was loaded again before the pods restart."""
     first = uses_of_pods({"sha256": "aa", "sourceETag": "1", "sourceContentLength": 5})
     assert uses_of_pods({"sha256": "aa", "sourceETag": "2", "sourceContentLength": 5}) == first
     assert uses_of_pods({"sha256": "bb", "sourceETag": "2", "sourceContentLength": 5}) != first

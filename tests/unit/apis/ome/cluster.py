@@ -137,14 +137,14 @@ class Cluster:
         return worlds.plan(APIS[self.models[name]["kind"]], self.world(name))
 
     def status(self, name: str) -> dict[str, Any]:
-        """As it is written, which other models may look at."""
+        """Stores the status that was written, which other models may read."""
         api = APIS[self.models[name]["kind"]]
         status = worlds.status(api, self.world(name), None).status
         self.models[name]["status"] = status
         return status
 
     def recheck(self, name: str) -> float | None:
-        """When the model is looked at again though nothing changes."""
+        """Returns when the model is reconciled again if nothing changes."""
         return worlds.status(APIS[self.models[name]["kind"]], self.world(name), None).recheck_seconds
 
     def reason(self, name: str, of: str = "Available") -> str:
@@ -236,7 +236,7 @@ class Cluster:
             name = _name(volume)
             if name not in map(_name, planned):
                 volume["metadata"].setdefault("deletionTimestamp", timestamp(self.now))
-                if not any(key(one).name == name for one in self.others):  # as it is bound
+                if not any(key(one).name == name for one in self.others):  # a bound claim stays
                     del self.volumes[name]
         for volume in planned:
             fresh = _owned(model, {**volume, "metadata": {**volume["metadata"], "uid": self._uid()}})
@@ -270,7 +270,7 @@ class Cluster:
 
 
 def _owned(model: dict[str, Any], child: dict[str, Any]) -> dict[str, Any]:
-    """A child as it is written, and then kept in the caches."""
+    """Returns a child with the owner that the caches show."""
     kind, metadata = KINDS[model["kind"]], child["metadata"]
     if key(model).namespace in ("", key(child).namespace):
         return {**child, "metadata": {**metadata, "ownerReferences": [owner_reference(kind, model)]}}

@@ -1,7 +1,7 @@
 """Whatever the definitions take of services, runtimes and models is planned, or refused with a reason; and the status
 is one that the definition keeps whole.
 
-A plan that ends in an error that nobody expected would be tried again and again, without a word of it.
+A plan that ends in an unexpected error would be retried indefinitely, without a report.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_a_service_is_planned_or_refused_and_has_a_status_in_any_case(seed: int)
 
 
 @each(SEEDS)
-def test_what_is_made_has_names_and_labels_as_kubernetes_has_them(seed: int) -> None:
+def test_created_objects_have_valid_names_and_labels(seed: int) -> None:
     world = case(seed)
     if refused(world):
         return

@@ -1,4 +1,4 @@
-"""What a BenchmarkJob becomes, and what is told of it."""
+"""The objects and the status of a BenchmarkJob."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_benchmark_waits_for_its_service() -> None:
     assert "No node." in status(waiting)["conditions"][1]["message"]
 
 
-def test_of_another_namespaces_service_no_more_is_told_than_that_it_is_not_ready() -> None:
+def test_another_namespaces_service_is_only_reported_as_not_ready() -> None:
     job = resource({"inferenceService": {"name": "chat", "namespace": "theirs"}})
     secret = {"type": "Ready", "status": "False", "message": "Its log says: our plans"}
     theirs = {**SERVICE, "metadata": {"name": "chat", "namespace": "theirs"}, "status": {"conditions": [secret]}}
@@ -255,7 +255,7 @@ def test_a_place_that_is_none_is_refused(uri: str, reason: str) -> None:
 # ---- the pod ---------------------------------------------------------------------------------------------------------
 
 
-def test_no_secret_is_an_argument_and_none_is_told() -> None:
+def test_no_secret_is_an_argument_and_none_is_reported() -> None:
     job = resource(
         DIRECT,
         huggingFaceSecretReference={"name": "hub"},
@@ -277,7 +277,7 @@ def test_no_secret_is_an_argument_and_none_is_told() -> None:
         {"env": [{"name": "MODEL_API_KEY", "value": "sk-plain"}]},
     ],
 )
-def test_secrets_that_come_otherwise_are_not_told_either(override: Object) -> None:
+def test_secrets_from_other_sources_are_not_revealed_either(override: Object) -> None:
     assert "MODEL_API_KEY" in tool(world(job=resource(podOverride=override)))["command"][-1]
 
 
@@ -453,7 +453,7 @@ def test_a_benchmark_without_any_request_has_failed() -> None:
     assert (benchmark_status["state"], reason(benchmark_status)) == ("Failed", "NoRequests")
 
 
-def test_a_tool_that_ended_early_is_told_by_its_last_words() -> None:
+def test_a_tool_that_ended_early_is_reported_by_its_last_log_lines() -> None:
     ended = begun("Failed", summary(requests=0, runs=()), phase="Failed")
     ended.pods[0]["status"]["containerStatuses"] = [
         {
@@ -476,14 +476,14 @@ def test_last_words_are_waited_for_and_then_missed() -> None:
 
 
 @pytest.mark.parametrize("state", ["Complete", "Failed"])
-def test_a_pod_that_was_taken_away_is_told_as_such(state: str) -> None:
+def test_a_pod_that_was_taken_away_is_reported_as_such(state: str) -> None:
     """The tool ends well when it is stopped: the Job of a pod that was preempted is complete."""
     benchmark_status = status(msgspec.structs.replace(begun(state), pods=[]))
     assert (benchmark_status["state"], reason(benchmark_status)) == ("Failed", "PodRemoved")
     assert "preempted" in benchmark_status["failureMessage"]
 
 
-def test_what_was_told_of_it_outlives_its_pod() -> None:
+def test_a_report_outlives_its_pod() -> None:
     over = begun("Complete", summary(), phase="Succeeded")
     benchmark_status = status(over)
     stored = {
@@ -494,7 +494,7 @@ def test_what_was_told_of_it_outlives_its_pod() -> None:
     assert status(kept) == benchmark_status
 
 
-def test_an_image_that_cannot_be_pulled_is_told() -> None:
+def test_an_image_that_cannot_be_pulled_is_reported() -> None:
     waiting = begun(phase="Pending")
     state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
     waiting.pods[0]["status"]["initContainerStatuses"] = []
@@ -515,7 +515,7 @@ def test_a_job_is_kept_whatever_becomes_of_its_service() -> None:
 
 
 def test_another_spec_is_another_benchmark() -> None:
-    """The Job of the last one goes first."""
+    """The previous Job is deleted first."""
     there = begun("Complete", summary(), phase="Succeeded")
     changed = msgspec.structs.replace(there, resource=resource(maxRequestsPerIteration=10))
     assert worlds.plan(BENCHMARKS, changed).children == ()

@@ -37,11 +37,11 @@ ALONE = Split("none", "new")
         pytest.param(None, ROLLING, NEW, PROMOTED, id="the promoted spec is being rolled out"),
         pytest.param(10, ROLLING, NEW, PROMOTED, id="a share for what is being rolled out already"),
         pytest.param(None, NEW, NEW, ALONE, id="the promoted spec is rolled out"),
-        pytest.param(None, None, NEW, PROMOTED, id="somebody deleted the stable one"),
+        pytest.param(None, None, NEW, PROMOTED, id="the stable one was deleted"),
         pytest.param(None, OLD, Revision("other", complete=True), ALONE, id="rolled out without having been tried"),
     ],
 )
-def test_what_is_observed_decides_the_phase(
+def test_the_phase_follows_the_observed_state(
     percent: int | None, stable: Revision | None, canary: Revision | None, requested: Split
 ) -> None:
     assert decide("new", percent, stable, canary) == requested

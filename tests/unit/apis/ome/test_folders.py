@@ -136,7 +136,7 @@ def test_no_namespace_has_a_folder_around_one_of_the_operators() -> None:
 
 
 @pytest.mark.parametrize("path", ["/raid/models/chat/x", "/raid/models/chat/x/y", "/raid/models/chat"])
-def test_a_model_of_the_cluster_gets_its_folder_whoever_was_there_before(path: str) -> None:
+def test_a_cluster_model_gets_its_folder_whichever_model_had_it_before(path: str) -> None:
     cluster = Cluster("a")
     cluster.create("squatter", THEIRS, BASE, path="/raid/models/chat/x")
     cluster.settle()
@@ -181,7 +181,7 @@ def test_forged_loads_of_a_model_that_lost_its_folder_hold_up_no_other_one() -> 
 
 
 @pytest.mark.parametrize("namespace", ["chat", "stranger"])
-def test_forged_loads_that_were_there_before_hold_up_nobody(namespace: str) -> None:
+def test_forged_loads_from_before_block_nothing(namespace: str) -> None:
     """Only the record of a node tells the folder that a model's load writes to."""
     cluster = Cluster("a")
     cluster.create("stranger", THEIRS, BASE, path="/raid/models/chat/own")
@@ -238,7 +238,7 @@ def test_an_older_model_that_moves_waits_for_the_loads_that_were_begun_there() -
 
 @pytest.mark.parametrize(("first", "second"), [("x", "x/y"), ("x/y", "x")])
 @pytest.mark.parametrize("kind", [BASE, "ClusterBaseModel"])
-def test_no_model_lies_inside_of_another_one_whoever_is_older(first: str, second: str, kind: str) -> None:
+def test_no_model_has_a_folder_inside_anothers_whichever_is_older(first: str, second: str, kind: str) -> None:
     cluster = Cluster("a")
     cluster.create("first", URI, kind, path=f"/raid/models/chat/{first}")
     cluster.settle()
@@ -368,7 +368,7 @@ def test_the_word_of_a_node_counts_for_the_model_that_it_names_alone() -> None:
     assert cluster.reason("mine", "Accepted") == "PathNotAllowed"
 
 
-def test_what_is_wanted_outside_without_a_record_is_in_nobodys_way() -> None:
+def test_an_unrecorded_forbidden_folder_blocks_no_other_model() -> None:
     cluster = Cluster("a")
     cluster.create("stranger", THEIRS, BASE, path="/raid/models/mine")
     cluster.create("mine", URI, BASE, namespace="other", path="/raid/models/mine")
@@ -474,7 +474,7 @@ def test_the_operator_may_have_root_load() -> None:
 
 
 def owners(cluster: Cluster) -> dict[str, list[str]]:
-    """Node -> what the container is told that prepares the folder of a load there, after the folder itself."""
+    """Returns node -> arguments, after the folder, of the container that prepares the folder for a load."""
     jobs = [cluster.jobs[place] for place in cluster.working()]
     return {node_of(job): job["spec"]["template"]["spec"]["initContainers"][0]["args"][3:] for job in jobs}
 
@@ -502,8 +502,8 @@ def test_a_folder_that_a_node_records_for_the_namespace_stays() -> None:
     cluster.settle()
     cluster.create("same", URI, BASE, path="/raid/models/chat/x")
     cluster.reconcile("same")
-    known = ["--user=65532", "--namespace=chat", "--known"]
-    assert owners(cluster) == {"a": known, "b": known}
+    arguments = ["--user=65532", "--namespace=chat", "--known"]
+    assert owners(cluster) == {"a": arguments, "b": arguments}
 
 
 def test_a_load_that_has_begun_goes_on_when_the_other_model_with_the_folder_goes() -> None:

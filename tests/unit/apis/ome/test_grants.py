@@ -41,14 +41,14 @@ def engine(**fields: Any) -> Object:
 
 
 def refused(workload: Object, alone: Object | None) -> set[str]:
-    """The settings by which its author would have to be allowed what is not granted."""
+    """Returns the settings that would allow the author the freedoms that are not granted."""
     return {one.setting for one in freedoms([workload]) - granted_freedoms(workload, alone)}
 
 
 EVERYTHING = {"privileged", "image_prefixes", "priority_classes", ""}
 
 
-def test_what_the_operators_manifest_brings_is_granted() -> None:
+def test_freedoms_of_the_operators_manifest_are_granted() -> None:
     assert refused(deployment(SPEC), deployment(SPEC)) == set()
 
 

@@ -1,4 +1,4 @@
-"""What KEDA is told, and what it would not take."""
+"""The ScaledObjects for KEDA, and values that KEDA would reject."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_credentials_are_named_and_never_held() -> None:
         ({"auth_modes": "basic,none"}, "'none'"),
     ],
 )
-def test_what_keda_would_not_take_is_said(fields: dict[str, str], fault: str) -> None:
+def test_values_that_keda_would_reject_are_reported(fields: dict[str, str], fault: str) -> None:
     message = msgspec.structs.replace(TRIGGER, **fields).fault()
     assert fault in message
     assert bool(message) == bool(fault)

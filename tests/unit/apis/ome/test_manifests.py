@@ -1,4 +1,4 @@
-"""Pods that somebody else wrote, and what they get where their manifests leave it open."""
+"""Pods from users' manifests, and the defaults for fields that these leave open."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_bare_pod_has_no_privileges_drains_and_leaves_its_last_words() -> None
     assert spec["terminationGracePeriodSeconds"] == 45
 
 
-def test_what_the_manifest_says_goes_before() -> None:
+def test_the_manifest_takes_precedence() -> None:
     spec = {
         "enableServiceLinks": True,
         "terminationGracePeriodSeconds": 5,
@@ -71,7 +71,7 @@ def test_a_container_has_as_little_privilege_as_it_can_do_with(port: int, text: 
     assert container["securityContext"] == expected
 
 
-def test_what_answers_has_a_port_and_a_probe() -> None:
+def test_serving_containers_have_a_port_and_a_probe() -> None:
     probe = {"tcpSocket": {"port": 8080}, "periodSeconds": 10}
     port = {"name": "http", "containerPort": 8080, "protocol": "TCP"}
     assert answering(BARE, 8080, on_node=False) == {**BARE, "ports": [port], "readinessProbe": probe}

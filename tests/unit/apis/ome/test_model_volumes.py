@@ -160,7 +160,7 @@ def test_a_recreated_model_does_not_get_the_volumes_of_the_former_one(path: str)
 
 
 def test_a_pod_that_takes_for_ever_to_end_delays_a_model_for_a_bounded_time_and_gets_no_files_of_others() -> None:
-    """Kubernetes keeps the claim as long as the pod is there, whoever made it."""
+    """Kubernetes keeps the claim while the pod exists, no matter who created it."""
     cluster = Cluster("a", settings=SHARED)
     cluster.create("tiny", URI, "BaseModel", path="/mnt/shared/tiny")
     name = cluster.claim("tiny")
@@ -279,7 +279,7 @@ def test_labels_of_a_record_that_was_deleted_go_with_the_model() -> None:
     assert [one for one in cluster.nodes["a"]["metadata"]["labels"] if one.startswith(RECORDS)] == []
 
 
-def test_a_claim_that_was_made_anew_gets_a_new_volume() -> None:
+def test_a_claim_that_was_recreated_gets_a_new_volume() -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI)
     name = cluster.claim("tiny")

@@ -135,7 +135,7 @@ def test_the_operator_says_how_many_a_node_loads_at_a_time() -> None:
     assert (cluster.most, len(cluster.disks["a"])) == (1, 3)
 
 
-def test_who_is_refused_or_has_failed_keeps_nobody_waiting() -> None:
+def test_a_rejected_or_failed_model_blocks_no_other() -> None:
     cluster = Cluster("a", settings=Settings(apis={"ome": {"loadsAtOnce": 1}}))
     cluster.create("refused", "az://account/x")
     cluster.create("failing", "hf://acme/failing")
@@ -147,7 +147,7 @@ def test_who_is_refused_or_has_failed_keeps_nobody_waiting() -> None:
     assert cluster.reason("refused", "Accepted") == "SourceNotServed"
 
 
-def test_models_whose_pods_are_refused_keep_nobody_waiting() -> None:
+def test_models_whose_pods_are_rejected_block_no_other_model() -> None:
     cluster = Cluster("a")
     for name in ("one", "two"):
         cluster.create(name, f"hf://acme/{name}", "BaseModel")
@@ -224,7 +224,7 @@ def test_a_node_that_is_no_longer_meant_while_it_loads_is_cleared_after_its_load
 
 
 @pytest.mark.parametrize("wiped", [False, True])
-def test_a_node_that_was_started_anew_is_looked_at_before_pods_may_use_it(wiped: bool) -> None:
+def test_a_node_that_was_restarted_is_looked_at_before_pods_may_use_it(wiped: bool) -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI)
     cluster.settle()
@@ -249,7 +249,7 @@ def test_another_revision_is_loaded_into_the_same_folder() -> None:
     assert cluster.marks("tiny") == {"a": "Ready"}
 
 
-def test_another_revision_while_the_first_one_loads_begins_anew() -> None:
+def test_another_revision_while_the_first_one_loads_starts_again() -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI)
     cluster.reconcile("tiny")
@@ -258,7 +258,7 @@ def test_another_revision_while_the_first_one_loads_begins_anew() -> None:
     assert cluster.disks["a"] == {"/raid/models/tiny": f"{URI}@v2"}
 
 
-def test_another_path_is_filled_before_the_old_one_goes_when_nobody_reads_it() -> None:
+def test_another_path_is_filled_before_the_old_one_is_removed_once_no_pod_reads_it() -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI)
     cluster.settle()
@@ -296,7 +296,7 @@ def test_a_model_that_is_deleted_before_its_load_was_noted_leaves_no_job() -> No
 
 
 def forged(cluster: Cluster) -> None:
-    """The Job of a model of the cluster is now one in a tenant's namespace, who says that it is the model's."""
+    """Replaces the model's Job by one in a tenant's namespace that names the cluster-scoped model as its owner."""
     ((place, job),) = cluster.jobs.items()
     there = {"metadata": job["metadata"] | {"namespace": "tenant"}, "status": {"active": 1}}
     cluster.jobs = {Key("tenant", place.name): job | there}
@@ -340,7 +340,7 @@ def test_forged_jobs_of_one_namespace_leave_a_turn_to_others() -> None:
     assert len([key for key in cluster.jobs if key.namespace == place.namespace]) == 2
 
 
-def test_a_job_of_a_tenant_for_a_model_of_the_cluster_takes_nobodys_turn() -> None:
+def test_a_tenants_job_for_a_cluster_model_takes_no_turn() -> None:
     cluster = Cluster("a", settings=Settings(apis={"ome": {"loadsAtOnce": 1}}))
     cluster.create("tiny", "hf://acme/tiny")
     cluster.reconcile("tiny")
@@ -438,7 +438,7 @@ def test_a_deletion_ends_though_a_node_is_lost() -> None:
     assert (cluster.models, cluster.disks["a"]) == ({}, {})
 
 
-def test_a_load_that_fails_is_told_and_tried_again() -> None:
+def test_a_load_that_fails_is_reported_and_tried_again() -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI)
     cluster.reconcile("tiny")
@@ -453,7 +453,7 @@ def test_a_load_that_fails_is_told_and_tried_again() -> None:
     assert (cluster.status("tiny")["state"], cluster.marks("tiny")) == ("Ready", {"a": "Ready"})
 
 
-def test_how_far_all_nodes_are_is_told_in_bytes() -> None:
+def test_how_far_all_nodes_are_is_reported_in_bytes() -> None:
     cluster = Cluster("a", "b")
     cluster.create("tiny", URI)
     cluster.reconcile("tiny")
@@ -468,7 +468,7 @@ def test_how_far_all_nodes_are_is_told_in_bytes() -> None:
     assert "a is downloading the files: 3 of 10 B. b is downloading the files: 3 of 10 B." in str(status["conditions"])
 
 
-def test_pods_that_the_cluster_refuses_are_told() -> None:
+def test_pods_that_the_cluster_refuses_are_reported() -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI)
     cluster.reconcile("tiny")
@@ -479,7 +479,7 @@ def test_pods_that_the_cluster_refuses_are_told() -> None:
     assert "PodsRejected" in str(status["conditions"])
 
 
-def test_one_node_that_has_the_files_is_enough_and_the_others_are_told() -> None:
+def test_one_node_that_has_the_files_is_enough_and_the_others_are_reported() -> None:
     cluster = Cluster("a", "b")
     cluster.create("tiny", URI)
     cluster.reconcile("tiny")
@@ -492,7 +492,7 @@ def test_one_node_that_has_the_files_is_enough_and_the_others_are_told() -> None
     assert "1 of 2 nodes have the files. b: The weights could not be loaded" in cluster.message("tiny")
 
 
-def test_that_no_node_is_meant_is_told_and_no_fault() -> None:
+def test_an_empty_node_selection_is_reported_and_is_not_a_fault() -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI, nodeSelector={"gpu": "yes"})
     cluster.settle()
@@ -510,7 +510,7 @@ FACTS = ModelFacts(
 )
 
 
-def test_what_the_files_say_fills_what_nobody_has_set() -> None:
+def test_facts_from_the_files_fill_unset_fields() -> None:
     cluster = Cluster("a")
     cluster.facts = FACTS
     cluster.create("tiny", URI)
@@ -600,7 +600,7 @@ def test_a_model_on_a_claim_is_read_there_and_put_onto_no_node() -> None:
 
 
 @pytest.mark.parametrize("uri", ["pvc://weights/llama", "local:///raid/models/chat/local"])
-def test_files_that_are_no_model_are_told_and_looked_at_again(uri: str) -> None:
+def test_files_that_are_no_model_are_reported_and_checked_again(uri: str) -> None:
     cluster = Cluster("a")
     cluster.others.append(claim())
     cluster.fault = "model.safetensors is a Git LFS pointer, not the weights"
@@ -655,7 +655,7 @@ def reusing(cluster: Cluster) -> str:
     return str(job["metadata"]["uid"])
 
 
-def test_a_load_is_not_begun_anew_when_another_model_is_there_that_it_could_reuse() -> None:
+def test_a_load_is_not_restarted_when_another_model_is_there_that_it_could_reuse() -> None:
     cluster = Cluster("a")
     cluster.create("first", URI)
     cluster.create("tiny", URI, "BaseModel", downloadPolicy="ReuseIfExists")
@@ -671,7 +671,7 @@ def test_a_load_is_not_begun_anew_when_another_model_is_there_that_it_could_reus
     assert not of(cluster, "/raid/models/chat/tiny")
 
 
-def test_a_load_is_not_begun_anew_when_the_model_that_it_reuses_is_looked_at_again() -> None:
+def test_a_load_is_not_restarted_when_the_model_that_it_reuses_is_checked_again() -> None:
     cluster = Cluster("a")
     for name in ("first", "second"):
         cluster.create(name, URI)

@@ -42,7 +42,7 @@ def test_a_component_is_there_if_the_service_declares_it() -> None:
     assert components(service(), everything) == ()
 
 
-def test_what_the_service_says_goes_before() -> None:
+def test_the_service_takes_precedence() -> None:
     config = {
         "runner": {**MAIN, "env": [{"name": "A", "value": "1"}], "resources": {"limits": {"cpu": "1"}}},
         "tolerations": [{"key": "gpu"}],
@@ -240,7 +240,7 @@ def test_a_services_selector_goes_before_the_runtimes_and_that_before_its_parts(
         ({"resources": {"limits": {"nvidia.com/gpu": "1"}}}, {"cpu": "1", "nvidia.com/gpu": "1"}),
     ],
 )
-def test_resources_of_the_runtimes_own_container_fill_what_nobody_says(runner: Object, expected: Object) -> None:
+def test_resources_of_the_runtimes_own_container_are_the_default(runner: Object, expected: Object) -> None:
     config = {"runner": {**MAIN, "resources": {"limits": {"cpu": "1"}}}}
     (pod,) = pods("engine", {"runner": runner}, config, **OLD)
     assert pod["containers"][0]["resources"]["limits"] == expected
@@ -368,7 +368,7 @@ def test_a_services_own_workers_go_before_the_runtimes() -> None:
         ({"canaryTrafficPercent": 101}, {"runner": MAIN}, "InvalidSpec", "canaryTrafficPercent"),
     ],
 )
-def test_what_cannot_be_pods_is_refused(engine: Object, config: Object | None, reason: str, text: str) -> None:
+def test_invalid_pods_are_rejected(engine: Object, config: Object | None, reason: str, text: str) -> None:
     error = refused(engine, config)
     assert error.reason == reason
     assert re.search(text, error.message)

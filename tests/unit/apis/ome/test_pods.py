@@ -342,11 +342,11 @@ def test_a_worker_answers_nothing() -> None:
         (["--served-model-name", "chat"], ["--served-model-name", "chat"]),
     ],
 )
-def test_vllm_is_told_the_services_name(args: list[str], expected: list[str]) -> None:
+def test_vllm_gets_the_services_name(args: list[str], expected: list[str]) -> None:
     assert main(command=VLLM, args=args)["args"] == expected
 
 
-def test_vllm_in_a_script_is_told_the_services_name() -> None:
+def test_vllm_in_a_script_gets_the_services_name() -> None:
     main_container = main(command=["sh", "-c", "exec vllm serve $MODEL_PATH --served-model-name 'a b'"])
     assert recognise(main_container).served_names == ("a b", "chat")
 

@@ -54,7 +54,7 @@ def test_a_predictor_is_read_as_model_runtime_and_engine() -> None:
     }
 
 
-def test_what_the_service_says_itself_stays() -> None:
+def test_the_services_own_values_stay() -> None:
     actual = spec({"model": {"baseModel": "old"}, "minReplicas": 2}, model={"name": "new"}, engine={})
     assert actual == {"model": {"name": "new"}, "engine": {}}
 

@@ -1,4 +1,4 @@
-"""A number of replicas that somebody else gave is never taken back."""
+"""A number of replicas that another writer set is never reverted."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def deployment(replicas: int, annotation: int | None) -> Object:
     ("observed", "requested"),
     [
         (None, 1),  # it begins with the lowest
-        (deployment(1, 1), 1),  # ours, until somebody writes another one
+        (deployment(1, 1), 1),  # ours, until another writer changes it
         (deployment(5, 1), None),  # an autoscaler's
         (deployment(5, None), None),  # still an autoscaler's, or made by another controller
-        (deployment(0, 1), None),  # taken to zero by somebody
+        (deployment(0, 1), None),  # scaled to zero by another writer
         (deployment(9, 9), 6),  # ours from before it was scaled, and more than it may have
     ],
 )
-def test_who_wrote_last_says_the_replicas(observed: Object | None, requested: int | None) -> None:
+def test_the_last_writer_determines_the_replicas(observed: Object | None, requested: int | None) -> None:
     assert scaled_by_others(observed, 1, 6) == requested
 
 

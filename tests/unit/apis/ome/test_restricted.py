@@ -48,7 +48,7 @@ def pods_of(path: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("path", OF_OME, ids=lambda path: path.stem)
-def test_what_is_added_to_pods_meets_the_restricted_standard(path: Path) -> None:
+def test_additions_to_pods_meet_the_restricted_standard(path: Path) -> None:
     for kind, pod in pods_of(path):
         assert path.stem in KEPT or set(violations(pod)) <= OWN.get(path.stem, set())
         if kind == "Job":  # nothing of it is of a runtime

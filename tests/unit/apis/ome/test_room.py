@@ -96,7 +96,7 @@ def test_a_model_has_its_record_as_soon_as_others_have_gone(monkeypatch: pytest.
     places = [create(cluster, "chat", f"m{number}", path=None) for number in range(5)]
     cluster.settle(2)
     assert cluster.reason(places[-1]) == "NodeFull"
-    assert cluster.recheck(places[-1]), "it is looked at again"
+    assert cluster.recheck(places[-1]), "it is checked again"
     for place in places[:-1]:
         cluster.delete(place)
     cluster.settle(3)

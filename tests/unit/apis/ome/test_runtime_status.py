@@ -64,7 +64,7 @@ def test_a_runtime_that_is_alone_is_accepted() -> None:
     assert accepted(runtime("a", 1))["status"] == "True"
 
 
-def test_of_two_that_serve_the_same_the_younger_is_told_whom_it_rivals() -> None:
+def test_the_newer_of_two_with_the_same_model_reports_its_rival() -> None:
     young, old = runtime("a", 9), runtime("b", 1)
     assert accepted(old, young)["status"] == "True"
     assert accepted(young, old)["reason"] == "Shadowed"

@@ -231,7 +231,7 @@ def test_bounds_of_sizes_are_included_and_either_may_be_left_out(
     assert (selection.chosen is not None) is expected
 
 
-def test_a_model_whose_size_cannot_be_read_fits_no_range_and_is_told_so() -> None:
+def test_a_model_whose_size_cannot_be_read_fits_no_range_and_is_reported_so() -> None:
     odd = model(modelParameterSize="large")
     assert order(select(odd, [sized("a", "1B", "9B"), runtime("b")])) == ["b"]
     assert reasons(sized("a", "1B", "9B"), odd) == (
@@ -316,7 +316,7 @@ def test_an_entry_that_does_not_fit_adds_nothing_to_the_score() -> None:
     assert (second.reference.name, second.score) == ("a", 2)
 
 
-def test_of_the_entries_that_fit_the_one_with_the_highest_score_counts() -> None:
+def test_the_fitting_entry_with_the_highest_score_counts() -> None:
     [only] = select(model(), [runtime("a", entry(), entry(priority=5), entry(priority=7, autoSelect=False))]).ranked
     assert only.score == 10
 
@@ -340,7 +340,7 @@ def test_the_order_of_the_candidates_does_not_matter(seed: int) -> None:
 # --- the one that serves already
 
 
-def test_a_service_keeps_its_runtime_while_that_fits_and_is_told_of_a_better_one() -> None:
+def test_a_service_keeps_its_runtime_while_that_fits_and_a_better_one_is_reported() -> None:
     selection = select(model(), [runtime("old"), runtime("new", entry(priority=2))], current=named("old"))
     assert runtime_status(selection) == {
         "name": "old",
@@ -390,7 +390,7 @@ def test_a_runtime_with_a_closer_range_is_better() -> None:
     assert better(selection).name == "z"
 
 
-def test_a_model_that_is_made_anew_does_not_stop_what_serves() -> None:
+def test_a_model_that_is_recreated_does_not_stop_what_serves() -> None:
     selection = select(ModelFacts(), [runtime("old"), runtime("new", entry(priority=2))], current=named("old"))
     assert taken(selection).name == "old"
 
@@ -476,7 +476,7 @@ def test_a_misspelled_runtime_is_asked_about() -> None:
 # --- none
 
 
-def test_where_none_fits_the_closest_three_are_named_with_all_that_is_missing() -> None:
+def test_if_none_fits_the_closest_three_are_named_with_everything_missing() -> None:
     selection = select(
         model(),
         [
@@ -537,7 +537,7 @@ def test_a_model_that_is_not_known_yet_is_waited_for() -> None:
         {"acceleratorRequirements": {"acceleratorClasses": 3}},
     ],
 )
-def test_a_broken_runtime_spoils_nothing_and_is_told_last(spec: Object) -> None:
+def test_a_broken_runtime_spoils_nothing_and_is_reported_last(spec: Object) -> None:
     broken = candidate({"metadata": {"name": "broken"}, "spec": spec})
     assert isinstance(broken, InvalidRuntime)
     assert order(select(model(), [broken, runtime("a")])) == ["a"]
@@ -595,7 +595,7 @@ OF_THE_CLUSTER = sized(
     "100B",
     supportedModelFormats=[{"modelFormat": {"name": "pytorch", "weight": 7}, "autoSelect": True}],
 )
-"""Beside those of the table, which only names it; what it scores and does not take says what it has."""
+"""Additional cases to the table's, with scores and the reasons of exclusions."""
 
 
 def described(row: Object) -> ModelFacts:

@@ -48,7 +48,7 @@ def test_an_engine_alone_is_a_deployment_that_the_gateway_reaches_by_the_service
     assert ROUTE not in find_child(snapshot, SERVICE, "chat-engine")["metadata"]["labels"]
 
 
-def test_it_answers_to_its_name_its_adapters_and_what_its_engine_is_told() -> None:
+def test_it_answers_to_its_name_its_adapters_and_the_names_in_its_arguments() -> None:
     with_weights = {"name": "tiny", "fineTunedWeights": ["poet", "lawyer"]}
     snapshot = world(
         service(model=with_weights), bench.model(), bench.runtime(), *map(bench.weight, ("poet", "lawyer"))
@@ -143,7 +143,7 @@ def test_modes_that_are_not_served_are_refused_with_what_to_write(annotation: st
         world(engine={"acceleratorOverride": {"acceleratorClass": "h100"}}),
     ],
 )
-def test_who_asks_for_an_accelerator_class_is_refused(requested: Any) -> None:
+def test_requests_for_an_accelerator_class_are_rejected(requested: Any) -> None:
     assert refusal(requested).reason == "AcceleratorClassNotServed"
 
 
@@ -177,7 +177,7 @@ def test_who_asks_for_an_accelerator_class_is_refused(requested: Any) -> None:
         ),
     ],
 )
-def test_what_cannot_be_served_is_refused_with_one_reason(requested: Any, reason: str) -> None:
+def test_a_model_that_cannot_be_served_is_rejected_with_one_reason(requested: Any, reason: str) -> None:
     refused = refusal(requested)
     assert refused.reason == reason
     assert bench.reasons(requested)["Accepted"] == ("False", reason)
@@ -243,7 +243,7 @@ def test_from_zero_the_gateway_starts_the_engine_though_a_router_answers() -> No
 
 
 @pytest.mark.parametrize(("lowest", "probed"), [(0, False), (1, True)])
-def test_a_router_whose_engines_sleep_is_not_started_anew_for_that(lowest: int, probed: bool) -> None:
+def test_a_router_whose_engines_sleep_is_not_restarted_for_that(lowest: int, probed: bool) -> None:
     probe = {"httpGet": {"path": "/readiness", "port": 8080}, "periodSeconds": 20}
     router = {
         "runner": {**bench.ROUTER["runner"], "startupProbe": probe, "readinessProbe": {**probe, "periodSeconds": 5}}
@@ -264,7 +264,7 @@ def test_concurrency_follows_the_requests_at_the_gateway() -> None:
     assert find_child(snapshot, "HorizontalPodAutoscaler", "chat-engine") is None
 
 
-def test_replicas_of_one_part_only_follow_the_requests_and_the_others_are_told() -> None:
+def test_replicas_of_one_part_only_follow_the_requests_and_the_others_are_reported() -> None:
     snapshot = world(engine={"minReplicas": 0}, router={"minReplicas": 0})
     assert find_child(snapshot, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
     assert "router" in bench.conditions(snapshot)["FieldsIgnored"]["message"]
@@ -315,7 +315,7 @@ def test_the_default_account_gets_no_rights_as_all_pods_may_have_it(by: str, fie
     assert {find_child(snapshot, kind, "chat-router") for kind in (ROLE, ROLE_BINDING, SERVICE_ACCOUNT)} == {None}
 
 
-def test_replicas_that_somebody_else_set_are_never_taken_back() -> None:
+def test_replicas_that_another_manager_set_are_never_reverted() -> None:
     for engine in ({"maxReplicas": 4}, {"maxReplicas": 4, "minReplicas": 0}):
         snapshot = world(engine=engine)
         there = observed(find_child(snapshot, DEPLOYMENT, "chat-engine"), wanted=3)
@@ -409,7 +409,7 @@ def test_keda_is_enabled_by_its_configuration_too() -> None:
     assert metadata["query"] == 'sum(sglang:num_running_reqs{namespace="models",pod=~"chat-engine-.*"})'
 
 
-def test_what_is_scaled_from_outside_has_no_autoscaler() -> None:
+def test_externally_scaled_models_have_no_autoscaler() -> None:
     snapshot = world(service(annotations={"ome.io/autoscalerClass": "external"}, engine={"maxReplicas": 4}))
     assert objects(snapshot) == [
         "Deployment chat-engine",
@@ -499,7 +499,7 @@ def test_what_a_runtime_of_the_cluster_says_is_the_operators_word_and_a_services
     assert allowed(world(service(engine={**ONE, **engine}), bench.model(), plain, settings=strict))
 
 
-def test_a_model_in_a_claim_lets_nobody_read_a_folder_of_the_node() -> None:
+def test_a_model_in_a_claim_gives_no_access_to_a_folder_of_the_node() -> None:
     strict = Settings(system_namespace="slipway-system")
     claimed = bench.model(namespace="models", storage={"storageUri": "pvc://weights/tiny", "path": "/etc"})
     volume = {"name": "node", "hostPath": {"path": "/etc"}}

@@ -118,7 +118,7 @@ def test_pods_that_find_no_node_wait_for_the_model_and_have_not_failed() -> None
     assert reasons(settled)["Available"] == ("False", "Unschedulable")
 
 
-def test_what_answers_does_not_wait_for_a_model_that_is_loaded_anew() -> None:
+def test_answering_pods_do_not_wait_while_the_model_is_loaded_again() -> None:
     snapshot = running(world(service(), bench.model(state="In_Transit"), bench.runtime()), "chat-engine")
     assert reasons(snapshot)["Progressing"] == ("False", "Complete")
 
@@ -148,7 +148,7 @@ def test_a_model_of_which_nothing_is_known_yet_is_waited_for() -> None:
     assert "RuntimeFits" not in reasons(named)
 
 
-def test_a_model_that_cannot_be_loaded_is_told_with_its_pod_and_its_last_words() -> None:
+def test_a_model_that_cannot_be_loaded_is_reported_with_its_pod_and_its_last_log_lines() -> None:
     deployment = observed(find_child(world(), DEPLOYMENT, "chat-engine"), ready=0)
     snapshot = world(children=(deployment,), pods=(pod("engine", deployment, **crashed()),))
     model_status = status(snapshot)["modelStatus"]
@@ -172,7 +172,7 @@ def test_an_image_that_cannot_be_pulled_says_nothing_of_the_model() -> None:
     assert status(snapshot)["modelStatus"]["transitionStatus"] == "InProgress"
 
 
-def test_what_fails_in_one_part_is_not_told_of_another() -> None:
+def test_a_failure_of_one_part_is_not_reported_for_another() -> None:
     snapshot = world(decoder=ONE)
     parts = [observed(find_child(snapshot, DEPLOYMENT, f"chat-{part}"), ready=0) for part in ("engine", "decoder")]
     # Of the same template, as prefill and decode may be.
@@ -219,7 +219,7 @@ def test_a_spec_that_cannot_be_served_has_the_originals_word_for_it(requested: A
     assert ready(status(requested)) == (False, True)
 
 
-def test_what_runs_goes_on_answering_while_its_new_spec_is_refused() -> None:
+def test_running_pods_keep_answering_while_the_new_spec_is_rejected() -> None:
     deployment = observed(find_child(world(), DEPLOYMENT, "chat-engine"))
     resource = service(model={"name": "none"})
     resource["status"] = {"url": "http://chat.models.svc.cluster.local:8080"}
@@ -232,7 +232,7 @@ def test_what_runs_goes_on_answering_while_its_new_spec_is_refused() -> None:
 # Runtimes
 
 
-def test_the_runtime_that_serves_is_told_and_stays_while_it_fits() -> None:
+def test_the_runtime_that_serves_is_reported_and_stays_while_it_fits() -> None:
     better = bench.runtime("a-better", supportedModelFormats=[{**_format(), "priority": 9}])
     first = status(world(service(), bench.model(), bench.runtime()))["runtime"]
     assert (first["name"], first["kind"], first["chosen"]) == ("rt", "ClusterServingRuntime", "Selection")
@@ -240,8 +240,8 @@ def test_the_runtime_that_serves_is_told_and_stays_while_it_fits() -> None:
     resource["status"] = {"runtime": first}
     runtime = status(world(resource, bench.model(), bench.runtime(), better))["runtime"]
     assert (runtime["name"], runtime["better"]["name"]) == ("rt", "a-better")
-    anew = status(world(service(), bench.model(), bench.runtime(), better))["runtime"]
-    assert anew["name"] == "a-better"
+    changed = status(world(service(), bench.model(), bench.runtime(), better))["runtime"]
+    assert changed["name"] == "a-better"
 
 
 def _format() -> Object:
@@ -249,7 +249,7 @@ def _format() -> Object:
     return model_format
 
 
-def test_a_runtime_that_the_service_names_serves_though_it_does_not_fit_and_that_is_told() -> None:
+def test_a_runtime_that_the_service_names_serves_though_it_does_not_fit_and_that_is_reported() -> None:
     unfit = bench.runtime("other", supportedModelFormats=[{**_format(), "modelArchitecture": "BertModel"}])
     snapshot = world(service(runtime={"name": "other"}), bench.model(), unfit)
     assert reasons(snapshot)["RuntimeFits"] == ("False", "RuntimeUnfit")
@@ -257,7 +257,7 @@ def test_a_runtime_that_the_service_names_serves_though_it_does_not_fit_and_that
     assert reasons(snapshot)["Accepted"][0] == "True"
 
 
-def test_where_no_runtime_fits_the_closest_are_listed_with_their_reasons() -> None:
+def test_if_no_runtime_fits_the_closest_are_listed_with_their_reasons() -> None:
     unfit = [
         bench.runtime(f"rt-{number}", supportedModelFormats=[{**_format(), "modelArchitecture": "Bert"}])
         for number in range(60)
@@ -285,7 +285,7 @@ def test_an_engine_that_sleeps_is_no_failure_of_its_router() -> None:
     assert reasons(later_snapshot)["RouterReady"] == ("False", "WaitingForPods")
 
 
-def test_a_router_that_fails_although_it_has_engines_is_told() -> None:
+def test_a_router_that_fails_although_it_has_engines_is_reported() -> None:
     snapshot = world(router=ONE)
     engine = observed(find_child(snapshot, DEPLOYMENT, "chat-engine"))
     router = observed(find_child(snapshot, DEPLOYMENT, "chat-router"), ready=0)
@@ -299,7 +299,7 @@ def test_a_router_that_fails_although_it_has_engines_is_told() -> None:
 # Revisions
 
 
-def test_revisions_and_shares_are_told_in_the_originals_fields() -> None:
+def test_revisions_and_shares_are_reported_in_the_originals_fields() -> None:
     def canary(percent: int | None, *children: Object, image: str = "engine:2", before: Any = None) -> Any:
         share = {} if percent is None else {"canaryTrafficPercent": percent}
         resource = service(engine={**ONE, "runner": {"name": "ome-container", "image": image}, **share})
@@ -329,7 +329,7 @@ def test_revisions_and_shares_are_told_in_the_originals_fields() -> None:
     assert after["traffic"] == [{"revisionName": new, "latestRevision": True, "percent": 100}]
 
 
-def test_a_canary_that_fails_is_told_and_leaves_the_service_ready() -> None:
+def test_a_canary_that_fails_is_reported_and_leaves_the_service_ready() -> None:
     tenth = {**ONE, "canaryTrafficPercent": 10, "runner": {"name": "ome-container", "image": "engine:2"}}
     stable = observed(find_child(world(), DEPLOYMENT, "chat-engine"))
     first = world(engine=tenth, children=(stable,))
@@ -377,7 +377,7 @@ def test_the_documentation_lists_the_fields_without_effect() -> None:
     assert table.splitlines() == fields_ignored.rows()
 
 
-def test_fields_of_later_versions_and_the_predictor_are_told() -> None:
+def test_fields_of_later_versions_and_the_predictor_are_reported() -> None:
     snapshot = world(rollout={"steps": []})
     assert reasons(snapshot)["FieldsIgnored"] == ("True", "UnsupportedFields")
     old = service(engine=None, predictor={"model": {"baseModel": "tiny"}, **ONE})

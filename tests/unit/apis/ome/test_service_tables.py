@@ -15,9 +15,9 @@ from .cases import rows
 
 NOT_TAKEN = {
     "no engine - should skip validation": "the table wants a service without an engine to pass unread",
-    "engine with runtime specified - should pass": "its runtime is not there, and only the controller says so",
+    "engine with runtime specified - should pass": "its runtime is missing, which only the controller reports",
 }
-"""Row -> why it is none of ours."""
+"""Row -> the reason why it does not apply to Slipway."""
 
 
 def _ids(table: str) -> list[Any]:
@@ -47,7 +47,7 @@ def _whole(obj: Object) -> Object:
 
 
 @pytest.mark.parametrize("row", _ids("TestValidateKEDAConfig"))
-def test_what_keda_is_told_is_checked(row: Object) -> None:
+def test_settings_for_keda_are_checked(row: Object) -> None:
     assert bool(refused(row, model={"name": "tiny"}, engine={"maxReplicas": 4})) == row["wantErr"]
 
 

@@ -49,12 +49,12 @@ def test_a_runtime_of_the_cluster_concerns_who_names_it_and_all_who_name_none() 
     assert runtimes(Change(rt, changed(rt, disabled=True))) == everybody
 
 
-def test_a_runtime_of_a_namespace_concerns_nobody_elsewhere() -> None:
+def test_a_runtime_of_a_namespace_enqueues_nothing_elsewhere() -> None:
     assert runtimes(Change(None, bench.runtime(namespace="models"))) == {"models/auto", "models/named"}
     assert runtimes(Change(None, bench.runtime("x", namespace="elsewhere"))) == {"elsewhere/away"}
 
 
-def test_what_a_runtimes_status_says_concerns_no_service() -> None:
+def test_a_runtimes_status_enqueues_no_service() -> None:
     rt = bench.runtime()
     assert runtimes(Change(rt, {**rt, "status": {"conditions": []}})) == set()
 

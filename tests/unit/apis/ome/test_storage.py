@@ -144,7 +144,7 @@ def test_any_other_path_is_refused(uri: str, path: str) -> None:
         (7, "InvalidSpec"),
     ],
 )
-def test_what_names_nothing_that_is_served_is_refused_with_the_reason(uri: Any, reason: str) -> None:
+def test_unknown_references_are_rejected_with_the_reason(uri: Any, reason: str) -> None:
     with pytest.raises(InvalidSpecError) as refused:
         parse_storage(model(uri), SETTINGS)
     assert refused.value.reason == reason
@@ -216,7 +216,7 @@ def test_of_a_vendors_model_there_may_be_nothing_to_mount() -> None:
     assert isinstance(mount_of(model("vendor://acme/llm/x", path="/raid/models/chat/x"), SETTINGS), Mount)
 
 
-def test_a_secret_in_an_address_is_not_told() -> None:
+def test_a_secret_in_an_address_is_not_revealed() -> None:
     with pytest.raises(InvalidSpecError) as refused:
         parse_storage(model("https://user:hunter2@"), SETTINGS)
     assert "hunter2" not in refused.value.message

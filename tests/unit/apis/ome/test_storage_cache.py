@@ -43,7 +43,7 @@ def test_the_storage_of_a_model_is_parsed_once_for_each_of_its_versions(monkeypa
 
 
 def test_storage_of_any_length_takes_bounded_memory() -> None:
-    """Its authors create and delete models, and nothing says that these are gone."""
+    """Its authors create and delete models, and no event reports the deletions."""
     cache, cluster = storage.Cache(most=1 << 20), Cluster("a")
     for number in range(300):
         create(cluster, "crowd", "m", parameters={str(one): "x" * 40 for one in range(100)})

@@ -1,5 +1,5 @@
-"""The original's own tables, where its reference folder is present: those that no other file here takes, and the list
-of those that nobody takes."""
+"""The original's own tables, if its reference folder is present: those that no other file covers, and the list of
+uncovered ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ACCELERATORS = "AcceleratorClasses are not served"
 ORACLE = "of Oracle's cloud alone: files that are decrypted or unpacked in the pod"
 MIGRATION = "a switch of the original's manager; a predictor is always read"
 NOT_TAKEN = {
-    "TestAreModelSizeRangesEqual": "compares pointers of Go; runtimes that shadow each other have tests of their own",
+    "TestAreModelSizeRangesEqual": "compares pointers of Go; runtimes that shadow each other have separate tests",
     "TestBuildInferenceServiceArgs": "with these arguments the tool cannot run; tests of benchmarks say what it gets",
     "TestCalculateBestFitScore": ACCELERATORS,
     "TestCalculateComputePerformanceTFLOPSScore": ACCELERATORS,
@@ -104,7 +104,7 @@ def test_addresses_are_read_as_in_the_originals_tables(row: Object) -> None:
 
 @pytest.mark.parametrize("row", table("TestIsValidNamespace"))
 def test_a_claims_namespace_is_the_models_own(row: Object) -> None:
-    """Whatever the text is: pods reach the claims of their own namespace alone."""
+    """For any text, pods reach only the claims of their namespace."""
     model = services.model(namespace="models", storage={"storageUri": f"pvc://{row['namespace']}:claim/a"})
     with pytest.raises(InvalidSpecError) as refused:
         parse_storage(model, Settings())
@@ -210,7 +210,7 @@ def test_services_are_refused_as_in_the_originals_tables(row: Object) -> None:
 
 
 @pytest.mark.parametrize("row", table("TestInferenceService_KEDAAutoscalerIntegration"))
-def test_what_keda_is_told_is_refused_as_in_the_originals_tables(row: Object) -> None:
+def test_settings_for_keda_are_rejected_as_in_the_originals_tables(row: Object) -> None:
     config = {"kedaConfig": row["kedaConfig"]} if row["kedaConfig"] else {}
     assert refused(services.service(annotations=row["annotations"], **config)) == row["wantErr"]
 

@@ -187,7 +187,7 @@ def test_a_service_may_have_a_part_that_its_runtime_lacks(part: str, config: Obj
     assert "BaseModel models/tiny" in refusal(of(without(part, config), AUTHORS, **own))
 
 
-def test_what_is_wrong_with_an_engine_that_its_runtime_lacks_is_told() -> None:
+def test_errors_of_an_engine_that_its_runtime_lacks_are_reported() -> None:
     """Nothing of the runtime stands by itself then, so that nothing is the operator's."""
     own = {**ONE, "hostNetwork": True, "runner": RUNNER}
     case = of(bench.runtime(engineConfig={"minReplicas": 1}), engine=own, runtime={"name": "rt"})
@@ -361,7 +361,7 @@ OWN_ROUTERS: list[Object] = [
 
 
 @pytest.mark.parametrize("part", OWN_ROUTERS, ids=[str(one)[:70] for one in OWN_ROUTERS])
-def test_what_an_author_runs_in_a_router_does_not_have_the_routers_account(part: Object) -> None:
+def test_an_authors_container_in_a_router_does_not_get_the_routers_account(part: Object) -> None:
     spec = {"router": {**ONE, **part}}
     message = refusal(of(bench.runtime(), **spec))
     assert "serviceAccountName (chat-router) of the Deployment chat-router: setting authors.serviceAccounts" in message
