@@ -67,7 +67,7 @@ READING = """\
 
 
 def files(descriptions: Iterable[Description] = DESCRIPTIONS) -> dict[str, str]:
-    """Returns path in the collection -> text."""
+    """Returns the generated files: path in the collection -> text."""
     apis = tuple(descriptions)
     schemas = {name: schema for api in apis for name, schema in api.documents.items()}
     return {
@@ -185,7 +185,7 @@ def author_role(apis: Iterable[Description]) -> str:
 
 
 def listed(kinds: Iterable[Kind]) -> dict[str, str]:
-    """Returns groups and plurals for an RBAC rule, as YAML lists."""
+    """Returns an RBAC rule's API groups and resources, as YAML lists."""
     groups = by_group(kinds)
     plurals = dict.fromkeys(plural for group in groups.values() for plural in group)
     return {"groups": ", ".join(groups), "resources": ", ".join(plurals)}

@@ -23,7 +23,7 @@ LABELS: Object = {"labels": {"app.kubernetes.io/part-of": "slipway"}}
 
 
 def manifests() -> dict[str, str]:
-    """Returns file name -> CustomResourceDefinition as YAML."""
+    """Returns the CustomResourceDefinitions as YAML, by file name."""
     return {f"{api.resource.kind.group}_{api.resource.kind.plural}.yaml": _text(api.resource) for api in APIS}
 
 

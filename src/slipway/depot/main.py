@@ -146,8 +146,8 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
             running.add(asyncio.create_task(models.run()))
         for task in running:
             stack.callback(task.cancel)
-        doors = [*_build_endpoints(settings, keys, client, models, registry), uploads]
-        app = application(doors, metrics, at_once=settings.requests_at_once)
+        endpoints = [*_build_endpoints(settings, keys, client, models, registry), uploads]
+        app = application(endpoints, metrics, at_once=settings.requests_at_once)
         tls = keys.certificate.context
         await stack.enter_async_context(server.serve(app, settings.listen, tls, connections=settings.connections))
         renewal = asyncio.create_task(keys.certificate.run())
@@ -166,7 +166,7 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
 def _build_endpoints(
     settings: Settings, keys: Keys, client: Client, models: Informer, registry: Registry
 ) -> list[Endpoint]:
-    """Returns all doors except the one for uploads. ``models``: the cluster-scoped models."""
+    """Returns all endpoints except the one for uploads. ``models``: the cluster-scoped models."""
     tokens = Tokens(settings, keys.signer, keys.hmac, client)
     source = settings.catalog_sources
     return [

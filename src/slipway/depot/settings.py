@@ -25,7 +25,7 @@ Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][-A-Za-z0-9.]{0,252}\Z
 
 
 class ModelKind(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A kind of models, and its path on the API server."""
+    """The API group, version, kind and plural of a model resource."""
 
     group: Word
     version: Word

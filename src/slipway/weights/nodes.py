@@ -123,7 +123,7 @@ class Requirement(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
     def fault(self, *, of_field: bool) -> str:
-        """Returns what is wrong with it; empty: nothing."""
+        """Returns the problem with the requirement; empty: none."""
         if of_field and (self.key != NAME_FIELD or self.operator not in ("In", "NotIn") or len(self.values) != 1):
             return f"matchFields takes {NAME_FIELD} with In or NotIn and one value"
         if self.operator in ("In", "NotIn"):

@@ -183,10 +183,10 @@ def test_two_loads_that_begin_at_once_have_the_same_folder(folder: Path, monkeyp
     begun, move = threading.Event(), owner._move
     results = list[bool]()
 
-    def slow(source: Path, target: Path, *, kept: str = "") -> None:
+    def slow(source: Path, target: Path, *, excluded: str = "") -> None:
         begun.set()
         other.join(0.2)
-        move(source, target, excluded=kept)
+        move(source, target, excluded=excluded)
 
     monkeypatch.setattr(owner, "_move", slow)
     other = threading.Thread(target=lambda: (begun.wait(), results.append(renew(folder, "chat"))))

@@ -28,7 +28,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelView(msgspec.Struct, frozen=True):
-    """A Model, valid or not, and its world. A Model that cannot be served has a status, too."""
+    """A Model, valid or not, and its world. A Model that cannot be served also has a status."""
 
     world: World
     model: Model | None

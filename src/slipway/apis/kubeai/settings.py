@@ -76,7 +76,7 @@ def _require_one(*fields: str) -> Meta:
 
 
 class InvalidConfigError(InvalidSpecError):
-    """The system configuration is not valid. The message names the key and what is expected there."""
+    """The system configuration is not valid. The message names the key and the expected value."""
 
     def __init__(self, fault: str) -> None:
         super().__init__("InvalidConfig", f"system configuration: {fault}")

@@ -52,7 +52,7 @@ MODEL = re.compile(rf"(?!.*(?:{COMPANION.pattern})).*(?:\.safetensors|\.gguf)|py
 
 
 def fault_of(path: str, head: bytes, size: int | None, *, as_json: bool = False) -> str:
-    """Returns what is wrong with a file that an engine may read, judging by its first bytes; empty: nothing detected.
+    """Returns the problem with a file that an engine may read, judging by its first bytes; empty: none detected.
     ``size``: None if unknown. ``as_json``: whether it is in ``json_of``."""
     weights = path.lower().endswith(WEIGHTS)
     what = "the weights" if weights else "the file itself"
@@ -90,7 +90,7 @@ def json_of(weights: Collection[str]) -> frozenset[str]:
 
 
 def fault_of_json(path: str, head: bytes, tail: bytes) -> str:
-    """Returns what is wrong with a JSON file, judging by its first and last bytes; empty: nothing detected."""
+    """Returns the problem with a JSON file, judging by its first and last bytes; empty: none detected."""
     begin, end = head[:HEAD].lstrip(BLANKS), tail[-TAIL:].rstrip(BLANKS)
     if not begin:
         return ""

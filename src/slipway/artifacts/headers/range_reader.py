@@ -18,7 +18,7 @@ FARTHEST = 1 << 62
 
 
 class MalformedFileError(ValueError):
-    """The file is not in the format of its name, or is truncated; the message says where."""
+    """The file is not in the format of its name, or is truncated; the message has the position."""
 
 
 class TruncatedError(MalformedFileError):

@@ -95,7 +95,7 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
         return f"hf:{self.repository}/{self.file}"
 
     def fault(self, repository: str, file: str) -> str | None:
-        """Returns what is wrong with the name, or None; the message uses the given names of the two fields. Checked
+        """Returns the problem with the name, or None; the message uses the given names of the two fields. Checked
         here, because engines report it only after minutes or never."""
         if elsewhere := fault_of_host(self.repository):
             return f"{repository}: {elsewhere}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def fault_inside(path: str) -> str:
-    """Returns what is wrong with a path inside a folder; empty: nothing."""
+    """Returns the problem with a path inside a folder; empty: none."""
     if path.startswith("/"):
         return "begins with a slash"
     if any(part in ("", ".", "..") for part in path.split("/")):

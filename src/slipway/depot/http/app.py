@@ -61,8 +61,8 @@ def busy(message: str) -> RefusedError:
 
 
 def application(endpoints: Sequence[Endpoint], metrics: Metrics, *, at_once: int) -> web.Application:
-    """Builds the application with the routes of all doors. ``at_once``: maximum concurrent requests, at most half of
-    them from one address."""
+    """Builds the application with the routes of all endpoints. ``at_once``: maximum concurrent requests, at most half
+    of them from one address."""
     shared = _Shared(endpoints, metrics, at_once)
     app = web.Application(middlewares=[shared.middleware], client_max_size=LARGEST_BODY)
     for endpoint in endpoints:

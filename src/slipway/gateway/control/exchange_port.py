@@ -45,7 +45,7 @@ class ExchangePort:
             self._server.close()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one request. A client that is not a gateway gets no answer, and its connection is closed soon."""
+        """Answers one request. If the client is not a gateway, closes the connection without an answer."""
         host = str((writer.get_extra_info("peername") or ("",))[0])
         self._connections[host] += 1
         try:

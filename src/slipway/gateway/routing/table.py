@@ -115,7 +115,7 @@ Publish = Callable[[Snapshot], None]
 
 
 class Fault(NamedTuple):
-    """A Service that cannot be served as its route requires, and all its problems."""
+    """The problems of a Service that cannot be served as its route requires."""
 
     namespace: str
     service: str

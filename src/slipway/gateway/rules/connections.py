@@ -149,7 +149,7 @@ def hop_listener(settings: Settings, socket: str) -> str:
 
 
 def hop_server(run: str, socket: str) -> str:
-    """Returns address and options of the server that leads to a hop.
+    """Returns the address and options of the server that leads to a hop.
 
     HAProxy reuses such connections for the same client port only. Idle ones would count as requests, with little gain.
     """

@@ -28,7 +28,7 @@ _VISITS = 3
 
 
 def server(run: str, backend: str = "%[be_name]") -> str:
-    """Returns address and options of the server. The file and the command socket use the same text."""
+    """Returns the server's address and options, for the configuration file and the command socket."""
     return f"{connections.hop_server(run, _SOCKET)} set-proxy-v2-tlv-fmt({_TLV}) {backend}"
 
 

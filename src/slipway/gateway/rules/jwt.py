@@ -27,7 +27,7 @@ _AUDIENCES = 8
 
 
 def holder_variable(settings: Settings) -> str:
-    """Returns the variable with the name of the holder of limits."""
+    """Returns the HAProxy variable that contains the name of the limits' holder."""
     return "txn.holder" if settings.jwt else "txn.key"
 
 

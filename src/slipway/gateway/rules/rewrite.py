@@ -34,7 +34,7 @@ def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
 
 
 def _plain_names(table: RoutingTable) -> list[tuple[str, str]]:
-    """Returns qualified IDs with the name that the engine serves, which is the route's first ID, if they differ."""
+    """Returns the qualified IDs that are longer than the engine's name, each with that name: the route's first ID."""
     pairs = []
     for model, name in table.models.items():
         backend = table.backends[name]

@@ -49,8 +49,8 @@ def map_entry(backend: Backend, table: RoutingTable) -> str:
 def _share_entry(backend: Backend, table: RoutingTable) -> str:
     """Returns the entry of a backend with a share for one other Service, such as a canary; empty for other backends.
 
-    It contains the other backend's name, and how many numbers of the sequence select it: all if the backend itself has
-    no endpoint.
+    It contains the other backend's name and its share, in numbers of the sequence of `_LENGTH` numbers that requests
+    step through. The share is the whole sequence if the backend itself has no endpoint.
     """
     match backend.route.targets:
         case (own, other) if own.weight + other.weight:

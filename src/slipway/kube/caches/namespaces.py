@@ -62,7 +62,7 @@ class ChosenNamespaces(Informer):
 
 
 class _Part(Informer):
-    """One namespace of several."""
+    """The informer of one namespace, which shares the store of all of them."""
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ def _bounded() -> Middleware:
 
 
 def _fault(desired: Sequence[Adapter]) -> str:
-    """Returns what is wrong with the desired adapters; empty: nothing. An adapter's name becomes a folder name. Its URL
+    """Returns the problem with the desired adapters; empty: none. An adapter's name becomes a folder name. Its URL
     must not be a web address, which authors of Models choose freely and which only the pod may be able to reach."""
     if len(desired) > MOST_ADAPTERS:
         return f"{len(desired)} adapters exceed the limit of {MOST_ADAPTERS}"

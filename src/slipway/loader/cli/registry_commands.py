@@ -135,7 +135,7 @@ def run_unpublish(options: argparse.Namespace) -> str:
 
 
 def _public_source(source: str) -> tuple[str, str]:
-    """Returns name and address of a source, as shown in its artifact; empty for sources that are not public. Raises
+    """Returns a source's name and address as shown in its artifact; empty for sources that are not public. Raises
     LoadError for an invalid source."""
     scheme, separator, rest = source.partition("://")
     if not separator or scheme not in (*PUBLIC, "registry", "catalog", "pieces"):

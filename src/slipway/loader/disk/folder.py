@@ -65,7 +65,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 def fault(path: str) -> str | None:
-    """Returns what is wrong with a file's path from a source; None if it is valid."""
+    """Returns the problem with a file's path from a source; None if it is valid."""
     parts = path.split("/")
     if path.startswith("/") or any(part in ("", ".", "..") for part in parts):
         return "it leads outside of the folder"

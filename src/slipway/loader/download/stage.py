@@ -137,7 +137,7 @@ def inspect(path: Path, sha256: str, work: Work) -> Report:
 
 
 def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
-    """Returns what is wrong with the files of a folder. Unreadable files are not a fault, because the engine may have
+    """Returns the problem with the files of a folder. Unreadable files are not a fault, because the engine may have
     more permissions."""
     try:
         return fault_in(folder, [entry.path for entry in entries])[:MOST_FAULT]

@@ -29,7 +29,7 @@ LONG = 64 << 20
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """How patient a load is."""
+    """The retries and pauses of a load."""
 
     attempts: int = 8
     """Consecutive failed attempts without a single new byte."""

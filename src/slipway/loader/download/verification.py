@@ -34,7 +34,7 @@ def check_files(folder: Path, paths: Collection[str]) -> None:
 
 
 def fault_in(folder: Path, paths: Collection[str]) -> str:
-    """Returns what is wrong with the files of a folder; empty: nothing detected. Raises OSError."""
+    """Returns the problem with the files of a folder; empty: none detected. Raises OSError."""
     weights = file_rules.weights_of(paths)
     if missing := soundness.missing_part(weights):
         return soundness.incomplete(missing)
@@ -89,7 +89,7 @@ def _fault_of(path: Path, name: str, *, as_json: bool) -> str:
 
 
 def _fault_of_header(name: str, head: bytes, size: int, read: Read) -> str:
-    """Returns what is wrong with the header of a file whose first bytes show no fault; empty if nothing is.
+    """Returns the problem with the header of a file whose first bytes show no fault; empty if nothing is.
 
     Without a known format's name, only a truncated GGUF file is a fault.
     """

@@ -214,7 +214,7 @@ def document(client: requests.Session, url: str, explain: Explain) -> Any:
 
 
 def host_of(url: str) -> str:
-    """Returns host and port, without user information."""
+    """Returns the host and port of a URL, without user information."""
     return url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
 
 

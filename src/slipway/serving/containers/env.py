@@ -8,7 +8,6 @@ from slipway.kube.objects import Object
 
 
 def without(own: Iterable[Object], overrides: Iterable[Object]) -> tuple[Object, ...]:
-    """Returns those of our ``own`` variables whose names the user has not ``overrides``; the user's values take
-    precedence."""
+    """Returns our ``own`` variables without those that the user ``overrides``."""
     names = {variable["name"] for variable in overrides}
     return tuple(variable for variable in own if variable["name"] not in names)

@@ -202,7 +202,7 @@ def _failures(rule: Rule, status: _Status) -> Iterator[Object]:
 
 
 def _in_use(status: _Status) -> tuple[str, str]:
-    """Returns reason and message of Ready while requests are answered and nothing has failed."""
+    """Returns the reason and message of Ready while requests are answered and nothing has failed."""
     route = status.conditions.get(ROUTED) or {}
     if route.get("status") == "False" and route.get("reason") == NAME_CONFLICT:
         return NAME_CONFLICT, str(route.get("message", ""))

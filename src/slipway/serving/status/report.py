@@ -38,7 +38,7 @@ MAX_LISTED = 3
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What must happen before pods are created, or why there are none. This is not a failure."""
+    """The reason why no replica answers yet, if it is not a failure."""
 
     reason: str
     message: str

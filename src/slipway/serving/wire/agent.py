@@ -84,7 +84,7 @@ class AdapterSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdapterState(msgspec.Struct, frozen=True, rename="camel"):
-    """The state of an adapter. ``Fetched`` waits for ``replace``."""
+    """The state of an adapter. It stays ``Fetched`` until it may ``replace`` the loaded version."""
 
     name: str
     digest: str

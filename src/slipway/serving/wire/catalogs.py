@@ -158,8 +158,10 @@ def choose_catalog(catalogs: Mapping[str, Catalog | None], source: str | None) -
 
 
 def choose_entry(catalog: Catalog, place: str, name: str, version: str | None) -> Entry:
-    """Returns the active entry called ``name`` in ``catalog``, whose own name is ``place``; without a version the only
-    one. Raises UndecidedError."""
+    """Returns a catalog's active entry with this name and version. Without a version, the name must have only one.
+
+    ``place``: name of the catalog, for messages. Raises UndecidedError.
+    """
     there = [entry for entry in catalog.active if entry.name == name]
     matches = [entry for entry in there if version in (None, entry.version)]
     if len(matches) == 1:

@@ -25,7 +25,7 @@ _CONTEXT = b"slipway-depot-token-v1\n"
 
 
 class TokenError(Exception):
-    """The token is not ours, has another purpose, or has expired. The message says which, without quoting the token."""
+    """The token is not ours, has another purpose, or has expired. The message gives the reason without the token."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -30,7 +30,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a delivery adds to a template, and to each of its containers; empty: nothing."""
+    """The additions of a delivery to a template, and to each of its containers; empty: nothing."""
 
     annotations: Mapping[str, str] = {}
     env: tuple[Object, ...] = ()

@@ -321,7 +321,7 @@ def _fault_of_args(model: Model) -> str | None:
 
 
 def _fault_of_labels(model: Model) -> str | None:
-    """Returns what is wrong with the labels. The gateway gets all of them, because a request may select by any
+    """Returns the problem with the labels. The gateway gets all of them, because a request may select by any
     label."""
     number = len(model.labels)
     if number > MOST_LABELS:

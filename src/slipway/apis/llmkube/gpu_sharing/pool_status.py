@@ -78,8 +78,8 @@ def _owns(world: World, name: str) -> bool:
 
 
 def _unread(service: Object) -> bool:
-    """Whether the status of a member does not show yet whether it could start, but will. A rejected service never
-    does."""
+    """Whether a member's status must still be updated to show whether it could start. A rejected service's status never
+    shows that."""
     return not deleting(service) and not _granted(service) and not _refusal(service)
 
 

@@ -153,7 +153,7 @@ def _marked(view: ModelView, folder: Folder) -> bool:
 
 
 def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
-    """Removes a folder that no Model uses any more: it is marked, removed, then forgotten. Only one folder is removed
+    """Removes a folder that no Model uses: it is marked, removed, then forgotten. Only one folder is removed
     at a time, starting with a marked one."""
     free = [one for one in idle if _marked(view, one) or not is_read(view, one)]
     folder = min(free, key=lambda one: (not _marked(view, one), one.key), default=None)
@@ -172,7 +172,7 @@ def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
 
 
 def waits_for_readers(view: ModelView) -> bool:
-    """Whether folders wait to be removed until no pod reads them any more."""
+    """Whether the removal of folders waits for pods that still read them."""
     return any(_is_idle(view, one) and not _marked(view, one) and is_read(view, one) for one in view.held)
 
 

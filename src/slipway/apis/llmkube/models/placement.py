@@ -185,8 +185,7 @@ def _own_volume(request: PlacementRequest, service: InferenceServiceSpec, settin
 
 
 def explain_unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
-    """Returns reason and message while a Model is not ready, or None once it is. A status for an older spec does not
-    count."""
+    """Returns a reason and a message while a Model is not ready, or None. Ignores a status for an older spec."""
     name, status = model["metadata"]["name"], model.get("status") or {}
     if deleting(model):
         return "ModelLeaving", f"The Model {name} is being deleted. Running pods continue, but no new ones start."

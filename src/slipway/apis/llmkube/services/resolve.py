@@ -223,7 +223,7 @@ def _check_launch(service: Service) -> None:
 
 
 def find_obstacle(world: World, service: Service) -> tuple[str, str] | None:
-    """Returns reason and message while a Model that the service needs is not ready, or None if it can start.
+    """Returns a reason and a message while a Model that the service needs is not ready, or None if it can start.
 
     A pod that downloads its weights itself, or has them in its image, waits for no Model.
     """

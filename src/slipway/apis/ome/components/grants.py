@@ -104,7 +104,7 @@ def _takes_variables(spec: Object) -> bool:
 
 
 def _runs(template: Object) -> Object:
-    """Returns what runs in a pod and what it can see."""
+    """Returns the fields of a pod that define its processes and the data that they can read."""
     spec = template.get("spec") or {}
     fields = {field: value for field, value in spec.items() if field not in SCHEDULING_FIELDS}
     for part in ("initContainers", "containers"):

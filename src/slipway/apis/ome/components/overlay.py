@@ -212,7 +212,7 @@ def _with_account(pod: Object) -> Object:
 
 
 def _without_empty_fields(container: Object) -> Object:
-    """Returns a container without the empty strings that typed clients have to write: they are not names or images."""
+    """Returns a container without the empty strings that typed clients must write: they are not names or images."""
     return {field: value for field, value in container.items() if value or field not in ("image", "name")}
 
 

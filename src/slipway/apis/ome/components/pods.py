@@ -60,7 +60,7 @@ VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 class PodContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pods of a service have in common."""
+    """The common properties of a service's pods."""
 
     service: Object
     runtime: str = ""

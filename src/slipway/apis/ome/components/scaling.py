@@ -36,7 +36,7 @@ RUNNING = "vllm:num_requests_running"
 
 
 class Scaler(msgspec.Struct, frozen=True, kw_only=True):
-    """What determines the replicas of one component."""
+    """The settings that determine the replicas of one component."""
 
     by: Literal["nobody", "resources", "requests", "keda", "external"]
     lowest: int

@@ -49,7 +49,7 @@ Stage = Literal["there", "loading", "waiting", "full", "failed", "leaving", "in 
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What currently happens to a model on a node."""
+    """The current step of a model on a node."""
 
     node: Node
     stage: Stage

@@ -58,7 +58,7 @@ HEADS = QueueHeads()
 
 
 class Desired(NamedTuple):
-    """What a model should have on a node, and the node's record of it."""
+    """The storage that a model should have on a node, and the node's record of it."""
 
     stored: Stored
     record: Record | None

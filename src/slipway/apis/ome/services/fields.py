@@ -54,7 +54,7 @@ class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def address_of(resource: Object, port: int, name: str = "") -> Object:
-    """Returns URL and address of a service, or of its Service ``name``."""
+    """Returns the status fields with the URL of a service, or of its Service ``name``."""
     namespace, own = key(resource)
     url = f"http://{name or own}.{namespace}.svc.cluster.local:{port}"
     return {"url": url, "address": {"url": url}}

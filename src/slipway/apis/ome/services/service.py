@@ -22,7 +22,7 @@ from slipway.serving.routing.route import MOST_LABEL_CHARACTERS, MOST_LABELS
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One component of a service, and the arguments of its pods."""
+    """One component of a service, with its main container, the recognized engine and its scaler."""
 
     component: Component
     name: str

@@ -25,7 +25,7 @@ of_weight = referenced_by(names.INFERENCE_SERVICE, names.FINE_TUNED_WEIGHT)
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
-    """Returns what a service names: model, adapters and runtime, each in every possible place."""
+    """Returns references to a service's model, adapters and runtime, each in every possible place."""
     spec, namespace = predictor.migrated(resource)["spec"], key(resource).namespace
     model, runtime = (name_of(spec.get(field)) for field in ("model", "runtime"))
     weights = (spec["model"].get("fineTunedWeights") or ()) if model else ()

@@ -18,12 +18,12 @@ them, or all retries may fail before one opens a new connection."""
 
 
 def server(endpoint: str) -> str:
-    """Returns address and options of an endpoint's server. The file and the command socket use the same text."""
+    """Returns the address and options of an endpoint's server, for the configuration file and the command socket."""
     return f"{endpoint} cookie {server_name(endpoint)} pool-conn-name {_CONNECTION_NAME} {fallback_server.CHECK}"
 
 
 def servers(run_directory: str, backend: Backend) -> dict[str, str]:
-    """Returns address and options of each server of a backend, by the server's name."""
+    """Returns the address and options of each server of a backend, by server name."""
     last = {fallback_server.NAME: f"{fallback_server.server(run_directory)} backup"}
     return {server_name(endpoint): server(endpoint) for endpoint in backend.endpoints} | last
 
