@@ -110,7 +110,10 @@ def test_an_interrupted_part_ends_before_the_cluster_is_removed(machine: Bench, 
         running = machine.start(*command, stdout=output, stderr=output)
         until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
         running.send_signal(sent)
-        status = running.wait(60)
+        try:
+            status = running.wait(60)
+        finally:
+            running.kill()  # it must not go on when the stand-ins are gone
 
     assert status == (130 if sent == signal.SIGINT else 143)
     assert messages.read_text().endswith("error: interrupted. Run it again to continue; finished steps are kept.\n")
