@@ -1,4 +1,4 @@
-# slipway.inference: everything that a developer or a first visitor runs. `make help` lists the targets.
+# slipway.inference: the commands for the demo and for development. `make help` lists the targets.
 SHELL := /bin/bash -o pipefail
 .DEFAULT_GOAL := help
 
@@ -16,13 +16,13 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-# --- what the other targets need -------------------------------------------------------------------------------------
+# --- requirements of the other targets -------------------------------------------------------------------------------------
 
 $(VENV)/.ready: requirements/dev.txt requirements/build.txt
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or name it with PYTHON=..."; exit 1; }
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: name a newer one with PYTHON=..."; exit 1; }
-	@echo "Installing the Python packages into $(VENV) (a minute)"
-	@"$(PYTHON)" -m venv $(VENV) || { echo "python3-venv is missing"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer is missing. Install it, or set PYTHON to its path."; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11. Set PYTHON to the path of a newer one."; exit 1; }
+	@echo "Installing Python packages into $(VENV) (about a minute)"
+	@"$(PYTHON)" -m venv $(VENV) || { echo "error: python3-venv is missing. Install it, and run make again."; exit 1; }
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement requirements/build.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation --requirement requirements/dev.txt
 	@touch $@
@@ -36,7 +36,7 @@ $(COLLECTIONS)/.ready: $(VENV)/.ready scripts/collections.sh requirements/collec
 .PHONY: setup
 setup: $(COLLECTIONS)/.ready ## Install the Python packages and collections that the checkout uses
 
-# Ansible shows nothing until a task ends, and these may take minutes the first time: so they come before it, with progress.
+# Ansible prints nothing until a task ends, and these can take minutes on the first run, so they run first and show progress.
 include images/versions.env
 PUBLIC_IMAGES := $(NODE_IMAGE) $(HAPROXY_IMAGE) $(LLAMACPP_IMAGE) $(PYTHON_IMAGE)
 .PHONY: docker public-images
@@ -47,46 +47,46 @@ public-images: docker
 
 # --- the product ------------------------------------------------------------------------------------------------------
 
-# Each stage with its roles and plays. ANSIBLE_STDOUT_CALLBACK=default shows every task instead.
+# The roles and plays of each stage. ANSIBLE_STDOUT_CALLBACK=default prints every task instead.
 DEMO_STAGES := cluster=local_cluster,images=images+Prepare images and weights,checks=preflight,APIs=crds,controller,gateway,models=hub+models,answers=Ask the models
 .PHONY: demo free-port free-cache
-# Before minutes of building.
+# Checked before images are built for minutes.
 free-port:
 	@scripts/port.sh $(VARS)
-# Ansible would show nothing while a role waits for another build.
+# Ansible prints nothing while a role waits for another build.
 free-cache:
 	@scripts/cache.sh
 
-# The demo asks its models itself, so it skips the tag verify. A run that changes a single part needs no images.
-demo: free-port setup $(if $(TAGS),docker,public-images) free-cache ## Bring up a cluster, install everything and ask a model a question
+# The demo itself sends requests to its models, so it skips the tag verify. A run with TAGS needs no public images.
+demo: free-port setup $(if $(TAGS),docker,public-images) free-cache ## Create a cluster, install Slipway and send a question to its models
 	@ANSIBLE_STDOUT_CALLBACK=$${ANSIBLE_STDOUT_CALLBACK:-slipway.inference.stages} \
 	  SLIPWAY_STAGES_LOG=$${SLIPWAY_STAGES_LOG:-$(CACHE)/demo.log} SLIPWAY_STAGES="$(DEMO_STAGES)" \
 	  ansible-playbook playbooks/demo.yml --skip-tags verify $(if $(TAGS),--tags $(TAGS)) $(if $(VARS),-e @$(VARS))
 
 .PHONY: cold
-cold: ## Run the demo with every cache empty and elsewhere, and print the time of each step
+cold: ## Run the demo without caches, as on a new machine, and print the time of each step
 	@scripts/cold.sh
 
 .PHONY: uninstall
-uninstall: setup ## Take everything off the demo's cluster again
+uninstall: setup ## Uninstall Slipway from the demo's cluster
 	@export K8S_AUTH_KUBECONFIG=$${K8S_AUTH_KUBECONFIG:-$$HOME/.kube/slipway.config}; ansible-playbook playbooks/uninstall.yml
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 
-# CI's part of what ansible-test finds. The rest of it runs whole, with every ansible-core that is supported, in `make matrix`.
-# pep8, yamllint and shellcheck: ruff, yamllint and shellcheck below read the same files and more. pylint takes longest, and
-# outside of plugins ruff's rules of the same name and mypy stand in for it. The oldest ansible-core is asked only for what
-# depends on it: whether plugins compile and import there, and whether it understands their documentation.
+# The sanity tests that CI runs. `make matrix` runs all of them with every supported ansible-core.
+# pep8, yamllint and shellcheck are skipped, because ruff, yamllint and shellcheck below check the same files and more.
+# pylint is the slowest, so it only checks plugins; ruff's pylint rules and mypy check the rest. The oldest ansible-core only
+# runs the tests whose result depends on it: plugins compile, can be imported, and have documentation that it can read.
 ANSIBLE_CONTENT := meta/ playbooks/ plugins/ roles/ tests/unit/plugins/
 NEWEST_SKIPS := $(addprefix --skip-test ,pylint pep8 yamllint shellcheck)
 OLDEST_TESTS := $(addprefix --test ,compile import validate-modules)
 
 .PHONY: lint lint-code lint-collection lint-sanity
-# Two jobs: ansible-lint is more than half of the work and waits much of its time for one core only.
+# Two jobs, because ansible-lint takes more than half of the time and mostly uses one core.
 lint: setup ## Check style, types, imports and the collection's rules
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint-code lint-collection lint-sanity
 
-# mypy's cache is outside the checkout, so that a fresh clone has it. The lock keeps two checkouts from writing it at once.
+# mypy's cache is outside the checkout, so a new clone can use it. The lock prevents concurrent writes by two checkouts.
 lint-code:
 	ruff check .
 	ruff format --check .
@@ -97,7 +97,7 @@ lint-code:
 	shellcheck $$(git ls-files '*.sh' .ci/run)
 	reuse lint --lines
 
-# The lane scenarios lints molecule/: ansible-lint starts Ansible for each playbook, and four of five are there.
+# ansible-lint starts Ansible for each playbook, and four of five are in molecule/, so the lane scenarios checks those.
 lint-collection:
 	antsibull-changelog lint
 	antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs=all .
@@ -108,28 +108,28 @@ lint-sanity:
 	scripts/ansible-test.sh sanity newest --test pylint plugins/
 	scripts/ansible-test.sh sanity oldest $(OLDEST_TESTS) plugins/
 
-# Whole: every test of ansible-test on every file of the checkout.
+# Every test of ansible-test, on every file of the checkout.
 .PHONY: matrix
-matrix: setup ## Check and unit-test everything with every ansible-core that is supported
+matrix: setup ## Run ansible-test's sanity and unit tests with every supported ansible-core
 	scripts/ansible-test.sh sanity
 	scripts/ansible-test.sh units
 
 .PHONY: prepare
-prepare: setup ## Fetch what lint and matrix need, so that they run without a network afterwards
+prepare: setup ## Download the dependencies of lint and matrix, so that both run without a network
 	scripts/ansible-test.sh prepare
 
 .PHONY: test unit plugins
-test: setup docker ## Run the tests of CI, on a cluster that is made and removed for them
+test: setup docker ## Run CI's tests on a temporary cluster
 	scripts/lanes.py ci
 
 unit: setup docker ## Run CI's unit tests
 	scripts/lanes.py ci units
 
-plugins: setup docker ## Run the unit tests of the plugins with the newest ansible-core, and measure what they cover
+plugins: setup docker ## Run the plugins' unit tests with the latest ansible-core, and measure their coverage
 	scripts/lanes.py ci plugins
 
 .PHONY: test-all
-test-all: setup docker ## Run all lanes, the tests that CI has no time for (hours)
+test-all: setup docker ## Run all lanes, the tests that are too slow for CI (hours)
 	scripts/lanes.py run --all
 
 .PHONY: molecule
@@ -137,17 +137,17 @@ molecule: setup docker ## Run all Molecule scenarios
 	scripts/lanes.py run 'molecule-*'
 
 .PHONY: engines
-engines: setup docker ## Run real engines behind the gateway, on a separate cluster (an hour, 30 GB)
+engines: setup docker ## Test real engines behind the gateway, on a separate cluster (an hour, 30 GB)
 	scripts/engines.sh
 
 .PHONY: bench
-bench: setup public-images ## Measure gateway, controller, loader and modules beside their peers
+bench: setup public-images ## Run the benchmarks of gateway, controller, loader, registry and modules
 	scripts/bench.sh
 
 # --- generated files --------------------------------------------------------------------------------------------------
 
 .PHONY: generate
-generate: setup ## Write the definitions, what roles and modules know of APIs and engines, the page's advice, and the map of packages
+generate: setup ## Generate the CRDs, the data on APIs and engines, the page's advice, and the reference and code map pages
 	PYTHONPATH=src python -m slipway crds roles/crds/files
 	PYTHONPATH=src python -m slipway apis .
 	PYTHONPATH=src python -m slipway engines roles/monitoring/vars/main/engines.yml
@@ -158,7 +158,7 @@ generate: setup ## Write the definitions, what roles and modules know of APIs an
 
 .PHONY: requirements
 COMPILE := pip-compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras
-requirements: setup ## Resolve the pinned requirements anew, with the hashes of all their files
+requirements: setup ## Update the pinned requirements and their hashes
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in
 	$(COMPILE) --output-file tests/standins/requirements.txt tests/standins/requirements.in
 	$(COMPILE) --allow-unsafe --output-file requirements/build.txt requirements/build.in
@@ -172,7 +172,6 @@ requirements: setup ## Resolve the pinned requirements anew, with the hashes of 
 	scripts/matrix-requirements.sh --upgrade
 
 .PHONY: clean
-clean: ## Remove the local clusters and everything built in the checkout; caches outside of it stay
-	@if [ -e $(COLLECTIONS)/.ready ] && docker info > /dev/null 2>&1; then \
-	  for name in slipway slipway-test slipway-gpu slipway-engines slipway-streams; do ansible-playbook playbooks/local.yml -e local_cluster_state=absent -e local_cluster_name=$$name; done; fi
+clean: ## Delete everything built in this checkout, and the clusters of the demo and of all checkouts' tests; ~/.cache/slipway stays
 	@rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache tests/output *.tar.gz
+	@scripts/clean.sh
