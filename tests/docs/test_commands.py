@@ -76,8 +76,8 @@ class Place(NamedTuple):
             "namespace models": f"namespace {self.namespace}",
             "namespace: models": f"namespace: {self.namespace}",
             "/v1/models/models/": f"/v1/models/{self.namespace}/",
-            "8080:80": f"{self.port}:80",
-            "127.0.0.1:8080": f"127.0.0.1:{self.port}",
+            "8081:80": f"{self.port}:80",
+            "127.0.0.1:8081": f"127.0.0.1:{self.port}",
         }
 
 
@@ -106,7 +106,7 @@ def test_the_commands_of_the_page_work(page: Path, place: Place, kubeconfig: str
         "ANSIBLE_COLLECTIONS_PATH": os.environ.get("ANSIBLE_COLLECTIONS_PATH", str(ROOT / ".venv/collections")),
         "ANSIBLE_NOCOLOR": "1",
         "HF_TOKEN": "hf_example",
-        "KEY": "example",
+        "API_KEY": "sk-example",
         "NAMESPACE": place.namespace,
         "NAME": place.namespace,
     }

@@ -224,7 +224,7 @@ def test_an_output_names_what_the_page_names() -> None:
         "model.krypton.ai/docs-1a2b3c-my-model created in docs-1a2b3c, http://127.0.0.1:41234\n"
         "service/slipway-gateway   NodePort   10.96.1.2   <none>   80:30080/TCP   2m\n"
     )
-    assert place.restored(printed, "my-model at 127.0.0.1:8080") == (
-        "model.krypton.ai/my-model created in models, http://127.0.0.1:8080\n"
+    assert place.restored(printed, "my-model at 127.0.0.1:8081") == (
+        "model.krypton.ai/my-model created in models, http://127.0.0.1:8081\n"
         "service/slipway-gateway   ClusterIP   10.96.1.2   <none>   80/TCP   2m\n"
     )
