@@ -444,7 +444,7 @@ CASES: Mapping[str, tuple[tuple[str, str], ...]] = {
             "the hub has no such repository or file",
             ("Check source.huggingface and source.file, or url. Names are case-sensitive."),
         ),
-        ("has no file", ("Use a file of the repository. The message has the nearest name.")),
+        ("has no file", ("Set the file to one that the repository contains, such as the one in the message.")),
         (
             "the hub cannot be reached from the pod",
             ("Check DNS, the proxy and network policies. In a closed network, set a mirror (see Closed networks)."),

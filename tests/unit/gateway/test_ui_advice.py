@@ -77,7 +77,8 @@ def test_a_message_is_compared_without_case() -> None:
     assert advise("DownloadFailed", "THE HUB cannot be reached from the pod") == advise(
         "DownloadFailed", "the hub cannot be reached from the pod"
     )
-    assert "nearest name" in advise("DownloadFailed", "acme/tiny has no file 'tinny.gguf'. It has tiny.gguf.")
+    missing = "acme/tiny has no file 'tinny.gguf'. It has tiny.gguf."
+    assert "one that the repository contains" in advise("DownloadFailed", missing)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_a_message_has_the_advice_of_its_row_whatever_its_case() -> None:
     assert written.in_brief(advice) == {"One": "Wait."}
     assert written.by_message(advice) == {"One": (("the hub has no x", "Fix x."),)}
     assert advise("DownloadFailed", "acme/tiny has no file 'tinny.gguf'. Did you mean tiny.gguf?").startswith(
-        "Use a file of the repository"
+        "Set the file to one that the repository contains"
     )
     assert advise("DownloadFailed", "something else") == ADVICE["DownloadFailed"]
 
