@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Brings local Docker images into the nodes of a kind cluster, only those that a node lacks or has in another version.
-# What a node has is read from the node: every image loaded carries Docker's image id as a label in its containerd.
-# Usage: kind-load.sh CLUSTER IMAGE...    prints a line for every image and node: present or loaded
+# Loads local Docker images onto the nodes of a kind cluster, unless a node already has the same image.
+# Each loaded image has Docker's image ID as a label in the node's containerd.
+# Usage: kind-load.sh CLUSTER IMAGE...    prints a line for each image and node: present or loaded
 set -euo pipefail
 
 cluster=${1:?usage: kind-load.sh CLUSTER IMAGE...}
 shift
 label=slipway.inference/docker-id
 
-# The name under which containerd keeps an image: with registry and, for Docker's own, with library/.
+# Prints containerd's name of an image: with the registry and, for Docker Hub's official images, library/.
 full_name() { # IMAGE
   local first=${1%%/*}
   if [[ $1 != */* ]]; then
@@ -42,7 +42,7 @@ load_into() { # NODE IMAGE...
 }
 
 mapfile -t nodes < <(docker ps --filter "label=io.x-k8s.kind.cluster=$cluster" --format '{{.Names}}' | sort)
-[[ ${#nodes[@]} -gt 0 ]] || { echo "error: no kind cluster named $cluster is running" >&2; exit 1; }
+[[ ${#nodes[@]} -gt 0 ]] || { echo "error: the kind cluster '$cluster' is not running." >&2; exit 1; }
 for node in "${nodes[@]}"; do
   load_into "$node" "$@"
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that Docker has public images: pulls what is missing, or builds it where the network is closed.
-# What digests.txt lists is pulled by its digest. The roles use it; run by itself it shows the progress of a long build.
-# Usage: public.sh NETWORK IMAGE...    NETWORK is open, closed or auto; a line for every image ends in what was done
+# Provides public images: pulls missing ones, or builds them in a closed network. Images in digests.txt are pulled by digest.
+# The roles call this script; called directly, it shows the progress of long builds.
+# Usage: public.sh NETWORK IMAGE...    NETWORK is open, closed or auto; prints a line with the result for each image
 set -euo pipefail
 
 folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Pushes a local image to a registry under another name, unless that name already stands for the same image there.
-# Usage: push.sh IMAGE REMOTE    prints, as the last word: present or pushed
+# Pushes a local image to a registry under another name, unless the registry already has the same image under this name.
+# Usage: push.sh IMAGE REMOTE    prints the result as the last word: present or pushed
 set -euo pipefail
 
 image=${1:?usage: push.sh IMAGE REMOTE}
 remote=${2:?usage: push.sh IMAGE REMOTE}
 repository=${remote%:*}
 
-# Docker remembers under which digest it pushed an image to a repository; the registry says what the name stands for now.
+# Docker stores the digest with which it pushed an image to a repository; the registry returns the current one of the name.
 pushed_as() {
   docker image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$image" | sed -n "s#^$repository@##p"
 }
 
-# Plain HTTP and unknown certificates are for registries of this machine, and those that Docker's daemon was told to
-# take so (insecure-registries); any other one gets its credentials over verified TLS only.
+# Only registries on this machine and Docker's insecure-registries may use plain HTTP or unknown certificates. All others get
+# credentials only over verified TLS.
 may_be_insecure() { # HOST[:PORT]
   local insecure='{{range .RegistryConfig.IndexConfigs}}{{if not .Secure}}{{println .Name}}{{end}}{{end}}' named
   [[ ! $1 =~ ^(localhost|127(\.[0-9]+){3}|\[::1\])(:[0-9]+)?$ ]] || return 0

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Prints the path of a tool of the local cluster, making it first where the cache lacks it.
+# Prints the path of a tool for the local cluster, and builds it first if the cache does not have it.
 #
-#   tools.sh kind          compiled from its Go module; in a container where Go is missing and images can be pulled
-#   tools.sh kubectl NODE_IMAGE    the one inside the node image, so that it always fits the cluster
+#   tools.sh kind                  compiled from its Go module, in a container if Go is missing and images can be pulled
+#   tools.sh kubectl NODE_IMAGE    copied from the node image, so that it has the cluster's version
 set -euo pipefail
 # shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/closed-network/lib.sh"
@@ -12,7 +12,7 @@ kind_in_container() { # prints the path
   dir=$CACHE/bin/kind-$(key_of "$module" "$GOLANG_IMAGE")
   if [[ ! -x $dir/kind ]]; then
     "$CLOSED_DIR/../public.sh" open "$GOLANG_IMAGE" >&2 \
-      || die "kind needs Go 1.25 or newer on PATH, or a network that $GOLANG_IMAGE comes from"
+      || die "compiling kind needs Go 1.25 or newer on PATH, or the image $GOLANG_IMAGE, which could not be pulled."
     mkdir -p "$CACHE/tmp/kind"
     step "compile kind in a container" docker run --rm --volume "$module:/module:ro" --volume "$CACHE/tmp/kind:/out" \
       --workdir /module --env CGO_ENABLED=0 "$GOLANG_IMAGE" go build -mod=readonly -trimpath -buildvcs=false \
@@ -48,7 +48,7 @@ case $tool in
     fi
     ;;
   kubectl) path=$(kubectl_of "${2:?usage: tools.sh kubectl NODE_IMAGE}") ;;
-  *) die "no such tool: $tool" ;;
+  *) die "the tool '$tool' does not exist. The tools are kind and kubectl." ;;
 esac
 ln -sfn "$path" "$CACHE/bin/$tool"
 say "$path"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs ansible-test with the releases of ansible-core that requirements/matrix.txt names, each in an environment of its own,
-# on a copy of the checkout that lies where it wants a collection: in ansible_collections/slipway/inference.
+# Runs ansible-test with each ansible-core in requirements/matrix.txt, in separate virtual environments. ansible-test requires
+# the collection in ansible_collections/slipway/inference, so it runs on a copy of the checkout there.
 #
 # usage: ansible-test.sh sanity|units|coverage|prepare [all|oldest|newest|between|VERSION] [ARGUMENT...]
-#   sanity, units   what ansible-test is to do; ARGUMENTs are its own
-#   coverage        units, and how much of the plugins they run: less than 90 % fails
-#   prepare         fetches what the others need, so that they run without a network afterwards
-#   all ...         with which ansible-core: every (the default), the oldest, the newest, those between, or one, such as 2.19
+#   sanity, units   runs this command of ansible-test with the ARGUMENTs
+#   coverage        runs units, and fails if they cover less than 90 % of the plugins
+#   prepare         downloads the dependencies of the others, so that they run without a network
+#   all ...         selects the ansible-core: all (default), oldest, newest, between (all others), or one, such as 2.19
 #
-# An ansible-core that no Python here can run is skipped, and a line says so.
+# If no installed Python can run an ansible-core, the script reports this and skips it.
 set -euo pipefail
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)
@@ -39,11 +39,11 @@ rows() { # WHICH; the lines of the matrix: ansible-core, kubernetes, Pythons
   esac
 }
 
-# ---- an environment for each ansible-core ------------------------------------------------------------------------------
+# ---- one environment per ansible-core ---------------------------------------------------------------------------------
 
 provide_environment() { # FOLDER PYTHON CORE
   local pins=$checkout/requirements/matrix/$3.txt wanted
-  [[ -e $pins ]] || { echo "error: ansible-core $3 has no pinned requirements; make requirements resolves them" >&2; exit 1; }
+  [[ -e $pins ]] || { echo "error: ansible-core $3 has no pinned requirements. Run make requirements." >&2; exit 1; }
   wanted=$(sha256sum < "$pins")
   [[ $(cat "$1/.ready" 2> /dev/null) != "$wanted" ]] || return 0
   echo "Installing ansible-core $3 for $(basename "$2")"
@@ -53,8 +53,8 @@ provide_environment() { # FOLDER PYTHON CORE
   echo "$wanted" > "$1/.ready"
 }
 
-# ansible-test makes environments of its own. The script that puts pip into them it takes from a fixed host, which a
-# closed network does not reach; one that stands in, and the wheel, come from where pip takes everything else.
+# ansible-test creates its own environments, and downloads get-pip from a fixed host, which a closed network does not reach.
+# scripts/get_pip.py replaces it, and the wheel comes from pip's index.
 provide_pip() { # CORE
   local cache=$HOME/.ansible/test/cache pins=$checkout/requirements/matrix/$1.txt version
   version=$(sed -n 's/^pip==\([0-9.]*\).*/\1/p' "$pins")
@@ -66,7 +66,7 @@ provide_pip() { # CORE
 
 # ---- the checkout as a collection --------------------------------------------------------------------------------------
 
-# What git has or would add, as it is now.
+# Copies the tracked files and the untracked ones that git does not ignore, with uncommitted changes.
 copy_checkout() { # COPY
   rm -rf "$1"
   mkdir -p "$1"
@@ -74,7 +74,7 @@ copy_checkout() { # COPY
   comm -z -23 <(git ls-files -coz --exclude-standard | sort -zu) <(git ls-files -dz | sort -zu) \
     | tar --null --files-from - -cf - | tar -C "$1" -xf -
   cd "$1"
-  git init --quiet  # ansible-test asks git for the files, and must not find the checkout's.
+  git init --quiet  # ansible-test lists the files with git, and must not use the checkout's repository
 }
 
 # ---- runs --------------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ run_with() { # CORE KUBERNETES PYTHON PATH_OF_PYTHON ARGUMENT...
   provide_environment "$environment" "$4" "$1"
   (
     PATH=$environment/bin:$PATH
-    unset ANSIBLE_CONFIG ANSIBLE_COLLECTIONS_PATH # those are for the environment of `make`
+    unset ANSIBLE_CONFIG ANSIBLE_COLLECTIONS_PATH # `make` sets them for its own environment
     provide_pip "$1"
     copy_checkout "$copy"
     run "$3" "${@:5}"
@@ -128,12 +128,12 @@ while read -r core kubernetes pythons; do
     path=$(find_python "$version") && found=$version && break
   done
   if [[ -z $found ]]; then
-    echo "ansible-core $core: SKIPPED, as there is none of the Pythons that it runs on (${pythons// /, })"
+    echo "ansible-core $core: SKIPPED, because no supported Python is installed (${pythons// /, })"
     continue
   fi
   printf '=== ansible-core %s, Python %s, kubernetes %s: %s\n' "$core" "$found" "$kubernetes" "$command"
   started=$SECONDS
-  set +e # after || it would not end at its first error
+  set +e # after ||, bash would ignore set -e
   (set -e; run_with "$core" "$kubernetes" "$found" "$path" "$@") < /dev/null
   status=$?
   set -e

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the benchmarks one after the other; each prints its table and writes its numbers below build/bench.
+# Runs all benchmarks, one after another. Each prints a table, and writes its results to build/bench.
 # usage: scripts/bench.sh [--quick]
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
@@ -12,13 +12,13 @@ for part in gateway/run gateway/hashing gateway/replay gateway/churn gateway/can
   if python "benchmarks/$part.py" "$@"; then
     printf '=== Benchmark %s: done in %d s\n' "$part" $((SECONDS - started))
   else
-    printf '=== Benchmark %s: a goal was missed, or it did not run through, after %d s\n' "$part" $((SECONDS - started))
+    printf '=== Benchmark %s: missed a goal or failed, after %d s\n' "$part" $((SECONDS - started))
     failed+=("$part")
   fi
 done
 
 if ((${#failed[@]})); then
-  printf '\nLook again at: %s\n' "${failed[*]}"
+  printf '\nThese benchmarks missed a goal or failed: %s\n' "${failed[*]}"
   exit 1
 fi
-printf '\nAll benchmarks ran and met their goals.\n'
+printf '\nAll benchmarks met their goals.\n'

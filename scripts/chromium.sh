@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that there is a Chromium for the tests of the gateway's page: silent where there is one, else it is installed
-# where root and apt are there. Anywhere else it says what a person has to do.
+# Installs Chromium for the tests of the gateway's page, if it is missing. This needs root and apt; without them, the script
+# prints how to install it.
 #
 # usage: scripts/chromium.sh
 set -euo pipefail
@@ -22,7 +22,7 @@ install_chromium() {
 }
 
 if [[ $(id -u) != 0 ]] || ! command -v apt-get > /dev/null; then
-  die "install Chromium, or name it with SLIPWAY_CHROMIUM. Run scripts/chromium.sh as root to install it by apt."
+  die "Chromium is missing. Install it, set SLIPWAY_CHROMIUM to its path, or run scripts/chromium.sh as root on a machine with apt."
 fi
 mkdir -p "$CACHE/tmp"
 step "install Chromium" install_chromium

@@ -126,7 +126,7 @@ install_slipway() { # PART...
   if (($# == 0)); then set -- "${known_parts[@]}"; fi
   for part; do
     [[ $part != none ]] || continue
-    [[ " ${known_parts[*]} " == *" $part "* ]] || die "unknown part: $part. The parts are ${known_parts[*]} none."
+    [[ " ${known_parts[*]} " == *" $part "* ]] || die "the part '$part' does not exist. The parts are ${known_parts[*]} none."
     [[ " ${wanted[*]} " == *" $part "* ]] || wanted+=("$part")
   done
   for part in "${wanted[@]}"; do

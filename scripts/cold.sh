@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Runs `make demo` as on a machine where nothing was ever built or downloaded, twice, and prints how long each step took.
-# What would hide a fault is empty and elsewhere: the checkout, the home folder, the caches of Slipway, Go, pip and Ansible,
-# apt's package lists, and Docker with all its images, which is a second daemon. All of it is removed at the end.
+# Runs `make demo` twice, as on a new machine, and prints the duration of each step. The checkout, the home directory, the
+# caches of Slipway, Go, pip and Ansible, apt's package lists, and Docker's images are new and temporary. For this, it starts
+# a second Docker daemon.
 #
-# Needs root, the port 8080 of 127.0.0.1, 15 GB in $TMPDIR (else /var/tmp), and nothing else that keeps the machine busy.
-# usage: scripts/cold.sh        `make cold` calls it; uncommitted changes take no part
+# Needs root, port 8080 on 127.0.0.1, 15 GB in $TMPDIR (default /var/tmp), and an otherwise idle machine.
+# usage: scripts/cold.sh        called by `make cold`; ignores uncommitted changes
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-[[ $(id -u) == 0 ]] || { echo "error: a Docker daemon of its own needs root" >&2; exit 1; }
-! (exec 3<> /dev/tcp/127.0.0.1/8080) 2> /dev/null || { echo "error: port 8080 is in use, perhaps by the demo: make clean" >&2; exit 1; }
-[[ -z $(git status --porcelain) ]] || echo "Uncommitted changes take no part: this tries $(git rev-parse --short HEAD)."
+[[ $(id -u) == 0 ]] || { echo "error: a second Docker daemon needs root. Run this as root." >&2; exit 1; }
+! (exec 3<> /dev/tcp/127.0.0.1/8080) 2> /dev/null || { echo "error: port 8080 on 127.0.0.1 is in use. If the demo uses it, run make clean." >&2; exit 1; }
+[[ -z $(git status --porcelain) ]] || echo "Uncommitted changes are ignored. This runs commit $(git rev-parse --short HEAD)."
 scripts/docker.sh
 
 folder=$(mktemp -d "${TMPDIR:-/var/tmp}/slipway-cold.XXXXXX")
 python=$(python3 -c 'import sys; print(sys.executable)')
-config=${XDG_CONFIG_HOME:-$HOME/.config} # says how package indexes are reached
+config=${XDG_CONFIG_HOME:-$HOME/.config} # has the addresses of package indexes
 
 bridge=slipway-cold
 second=(docker --host "unix://$folder/docker.sock")
@@ -29,7 +29,7 @@ clean_up() {
   rm -rf --one-file-system "$folder"
 }
 
-# The second daemon's default network. Without one it would take the first daemon's bridge away.
+# The second daemon's default network. Otherwise, it would delete the first daemon's bridge.
 docker network rm "$bridge" > /dev/null 2>&1 || true
 docker network create --opt "com.docker.network.bridge.name=$bridge" "$bridge" > /dev/null
 mkdir -p "$folder"/{home,go,apt/lists/partial,apt/archives/partial}
@@ -40,7 +40,7 @@ export ANSIBLE_STDOUT_CALLBACK=default # each play is a step
 setsid dockerd --host "$DOCKER_HOST" --data-root "$folder/docker" --exec-root "$folder/docker-run" \
   --pidfile "$folder/docker.pid" --bridge "$bridge" --default-address-pool base=172.30.0.0/16,size=24 > "$folder/docker.log" 2>&1 &
 timeout 60 sh -c 'until docker info > /dev/null 2>&1; do sleep 0.3; done' \
-  || { tail -n 20 "$folder/docker.log" >&2; echo "error: a second Docker daemon does not start" >&2; exit 1; }
+  || { tail -n 20 "$folder/docker.log" >&2; echo "error: the second Docker daemon did not start; see its log above" >&2; exit 1; }
 git clone --quiet . "$folder/checkout"
 cat > "$folder/apt.conf" << EOF
 Dir::State::lists "$folder/apt/lists";
@@ -56,9 +56,9 @@ demo() {
     | "$python" scripts/step_times.py
 }
 
-echo "From nothing, in $folder:"
+echo "First run, without caches, in $folder:"
 demo
-printf '\nOnce more, with what the first run has left:\n'
+printf '\nSecond run, with the caches of the first:\n'
 demo > "$folder/again.log" || { tail -n 40 "$folder/again.log"; exit 1; }
 sed -n '/^PLAY RECAP/,$p' "$folder/again.log"
-! grep -qE '^localhost .*changed=[1-9]' "$folder/again.log" || { echo "error: the second run changed something" >&2; exit 1; }
+! grep -qE '^localhost .*changed=[1-9]' "$folder/again.log" || { echo "error: the second run reported changes" >&2; exit 1; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts kubernetes.core into DEST/ansible_collections. It is taken from the `ansible` wheel of the Python package index,
-# so it comes wherever pip works, and by its hash; the wheel's part is kept in the cache.
+# Installs kubernetes.core in DEST/ansible_collections. It extracts the collection from the `ansible` wheel, whose hash is
+# pinned, so only a Python package index is needed. The cache keeps the extracted collection.
 # Usage: collections.sh DEST
 set -euo pipefail
 
@@ -13,7 +13,7 @@ cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}/collections
 kept=$cache/kubernetes-core-$version.tar
 installed=$dest/ansible_collections/$collection
 
-# The version that a collection's manifest names; nothing where there is no collection.
+# Prints the version in a collection's manifest, or nothing if there is no collection.
 version_of() { # COLLECTION_DIR
   sed -n 's/^ *"version": "\(.*\)",\{0,1\}$/\1/p' "$1/MANIFEST.json" 2> /dev/null | head -n 1
 }
@@ -25,7 +25,7 @@ if [[ ! -e $kept ]]; then
   work=$(mktemp -d "$cache/.work.XXXXXX")
   trap 'rm -rf "$work"' EXIT
   echo "Downloading kubernetes.core $version (50 MB)"
-  # The wheel wants a newer Python than the collection in it does.
+  # The wheel requires a newer Python than the collection does.
   pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
     --python-version 3.12 --dest "$work" --requirement "$pins"
   python3 - "$work"/*.whl "ansible_collections/$collection/" "$work/tree" <<'PY'
@@ -36,7 +36,7 @@ with zipfile.ZipFile(wheel) as archive:
     archive.extractall(target, [name for name in archive.namelist() if name.startswith(prefix)])
 PY
   [[ $(version_of "$work/tree/ansible_collections/$collection") == "$version" ]] \
-    || { echo "error: the wheel of $pins holds no kubernetes.core $version" >&2; exit 1; }
+    || { echo "error: $pins: the wheel does not contain kubernetes.core $version. Update both versions together." >&2; exit 1; }
   tar -C "$work/tree" -cf "$work/kept.tar" ansible_collections
   mv "$work/kept.tar" "$kept"
 fi

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes sure that Docker answers: silent where it does, else it is started, and installed first where root and apt are
-# there. Anywhere else it says what a person has to do.
+# Starts Docker if it does not answer, and installs it first if it is missing. This needs root, and apt for the installation;
+# without them, the script prints what to do.
 #
-# usage: scripts/docker.sh            starts Docker, and installs it where it is missing
-#        scripts/docker.sh --remove   takes away what an earlier run of this script installed: the packages, apt's source
-#                                     for them, and the daemon that it started. Images stay in /var/lib/docker.
+# usage: scripts/docker.sh            starts Docker, and installs it if it is missing
+#        scripts/docker.sh --remove   stops and removes the Docker that this script installed, with its apt source.
+#                                     Images stay in /var/lib/docker.
 set -euo pipefail
 
 case ${1:-} in
@@ -16,9 +16,9 @@ esac
 # shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../images/closed-network/lib.sh"
 
-etc=${SLIPWAY_ETC:-/etc} # elsewhere in tests
-installed=$etc/slipway-docker.packages # names what this script has installed
-oldest=23 # older ones cannot start privileged containers where the host lacks CAP_SYS_RESOURCE
+etc=${SLIPWAY_ETC:-/etc} # tests use another directory
+installed=$etc/slipway-docker.packages # lists the packages that this script installed
+oldest=23 # older versions cannot start privileged containers on hosts without CAP_SYS_RESOURCE
 daemon_log=${SLIPWAY_DOCKERD_LOG:-/var/log/dockerd.log}
 apt_files=("$etc/apt/sources.list.d/slipway-docker.sources" "$etc/apt/preferences.d/slipway-docker")
 
@@ -26,7 +26,7 @@ candidate() { # PACKAGE; prints the version that apt would install
   apt-cache policy "$1" | sed -n 's/^  Candidate: //p' | grep -vxF '(none)' || true
 }
 
-# Debian bookworm's own Docker is too old: the next release is made known to apt, but only for what is asked from it.
+# Docker in Debian bookworm is too old. This adds the next release to apt, with a low priority for all packages.
 add_trixie() {
   local mirror
   mirror=$(debian_mirror)
@@ -42,7 +42,7 @@ install_docker() {
   apt-get update -q
   version=$(candidate docker.io)
   if [[ -z $version ]] || dpkg --compare-versions "$version" lt "$oldest"; then
-    [[ -e /etc/debian_version ]] || die "apt offers no Docker $oldest or newer"
+    [[ -e /etc/debian_version ]] || die "apt offers no Docker $oldest or newer. Install it from Docker's own repository."
     add_trixie
     release=(-t trixie)
   fi
@@ -73,30 +73,30 @@ wait_for_docker() {
   local started=$SECONDS
   until timeout 10 docker info > /dev/null 2>&1; do
     ((SECONDS < started + 60)) || return 1
-    # One that has ended needs no more time.
+    # If the daemon has exited, more time does not help.
     ((SECONDS < started + 2)) || [[ -d /run/systemd/system ]] || pgrep --exact dockerd > /dev/null || return 1
     sleep 0.3
   done
 }
 
 if [[ ${1:-} == --remove ]]; then
-  [[ -e $installed ]] || die "this script has not installed Docker here, so it removes nothing"
+  [[ -e $installed ]] || die "scripts/docker.sh has not installed Docker on this machine, so it removes nothing."
   mkdir -p "$CACHE/tmp"
   step "remove Docker" remove_docker
   exit
 fi
-[[ -z ${DOCKER_HOST:-} ]] || die "no Docker answers at DOCKER_HOST=$DOCKER_HOST: start it there, or unset DOCKER_HOST"
+[[ -z ${DOCKER_HOST:-} ]] || die "DOCKER_HOST: no Docker answers at '$DOCKER_HOST'. Start it there, or unset DOCKER_HOST."
 if [[ $(id -u) != 0 ]]; then
-  die "Docker $oldest or newer must be installed and running, and this user may use it (group docker)." \
-    "Run scripts/docker.sh as root to install and start it."
+  die "Docker does not answer. Install Docker $oldest or newer, start it, and add this user to the group docker." \
+    "Or run scripts/docker.sh as root, which installs and starts it."
 fi
 mkdir -p "$CACHE/tmp"
 if ! command -v dockerd > /dev/null; then
-  command -v apt-get > /dev/null || die "install Docker $oldest or newer and start it; there is no apt here to do it with"
+  command -v apt-get > /dev/null || die "Docker is missing, and apt is not available on this machine. Install Docker $oldest or newer, and start it."
   step "install Docker" install_docker
 fi
 step "start Docker" start_docker
 if ! wait_for_docker; then
   if [[ -e $daemon_log ]]; then tail -n 20 "$daemon_log" >&2; fi
-  die "Docker was started but does not answer"
+  die "Docker was started, but does not answer. Check the daemon's log."
 fi

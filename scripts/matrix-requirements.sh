@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Resolves requirements/matrix/VERSION.txt for each ansible-core that requirements/matrix.txt names: itself, kubernetes,
-# the tools of matrix.in, and the coverage and pip that its ansible-test accepts, all with their hashes. Each is resolved
-# with the oldest Python of its row, since what newer ones need is part of that.
-# usage: matrix-requirements.sh [--upgrade]    run by `make requirements`; needs the Pythons that the rows name
+# Pins the requirements of each ansible-core in requirements/matrix.txt, with hashes, in requirements/matrix/VERSION.txt:
+# ansible-core, kubernetes, the tools in matrix.in, and the versions of coverage and pip that its ansible-test accepts. It uses
+# the oldest Python of the row, whose requirements include those of newer ones.
+# usage: matrix-requirements.sh [--upgrade]    called by `make requirements`; needs the Pythons in the rows
 set -euo pipefail
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,7 +26,7 @@ PY
 
 resolve() { # CORE KUBERNETES PYTHON
   local row=$work/$1 python pip_tools
-  python=$(find_python "$3") || { echo "error: ansible-core $1 is resolved with Python $3, which is not here" >&2; exit 1; }
+  python=$(find_python "$3") || { echo "error: Python $3, which ansible-core $1 needs, is missing. Install it." >&2; exit 1; }
   pip_tools=$(grep -oE '^pip-tools==[^ ]+' "$checkout/requirements/dev.txt")
   "$python" -m venv "$row"
   "$row/bin/pip" install --quiet --disable-pip-version-check "$pip_tools"

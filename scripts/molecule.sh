@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs Molecule scenarios on the cluster that K8S_AUTH_KUBECONFIG names. The cluster has the images already. Each scenario
-# starts from whatever an earlier one installed. default and gpu_cluster create their own clusters.
+# Runs Molecule scenarios on the cluster in K8S_AUTH_KUBECONFIG, which must already have the images. A scenario does not
+# depend on the state that earlier ones leave. default and gpu_cluster create their own clusters.
 #
-# usage: molecule.sh SCENARIO...                   the whole sequence of each
-#        molecule.sh --only 'STEP...' SCENARIO     these steps, such as 'prepare converge'
+# usage: molecule.sh SCENARIO...                   runs all steps of each scenario
+#        molecule.sh --only 'STEP...' SCENARIO     runs these steps, such as 'prepare converge'
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# Named, or Molecule warns each time that a collection's scenarios may be in extensions too.
+# Without this, Molecule warns on each run that scenarios can also be in extensions/.
 export MOLECULE_GLOB='molecule/*/molecule.yml'
 
 steps='test'
@@ -19,7 +19,7 @@ if (($# == 0)) || [[ $1 == -* ]]; then
   exit 64
 fi
 for scenario; do
-  [[ -e molecule/$scenario/molecule.yml ]] || { echo "error: there is no scenario $scenario in molecule" >&2; exit 1; }
+  [[ -e molecule/$scenario/molecule.yml ]] || { echo "error: the scenario '$scenario' does not exist in molecule/." >&2; exit 1; }
   case $scenario in
     default | gpu_*) # these create their own machines
       trap 'molecule cleanup --scenario-name "$scenario"; molecule destroy --scenario-name "$scenario"; exit 143' INT TERM

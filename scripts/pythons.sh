@@ -1,10 +1,10 @@
-# Shared by the scripts that run several Pythons.
+# Shared by scripts that run several versions of Python.
 # shellcheck shell=bash
 
-find_python() { # VERSION; prints the path of one that runs
+find_python() { # VERSION; prints the path of a working one
   local candidate
   for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/"python$1"; do
-    # Shims on PATH may lead nowhere.
+    # A pyenv shim can exist without its Python.
     if "$candidate" -c 'import ensurepip, ssl, venv' 2> /dev/null; then
       command -v "$candidate"
       return

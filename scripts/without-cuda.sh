@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Takes the packages for NVIDIA GPUs out of resolved lists. torch asks for them on the package index, and nothing on CPUs
-# uses them; images/closed-network/cuda.sh has what torch needs to start without.
+# Removes the packages for NVIDIA GPUs from lists of pinned requirements. torch requires them, but no CPU code uses them;
+# images/closed-network/cuda.sh creates the libraries without which torch does not start.
 #
-# usage: scripts/without-cuda.sh LIST...     `make requirements` calls it
+# usage: scripts/without-cuda.sh LIST...     called by `make requirements`
 set -euo pipefail
 
 for list in "$@"; do

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes images under their public names where no image registry can be reached: of Debian packages and Go modules.
-# An image that is there is left alone; one that was built before comes back from the cache; else its recipe runs.
+# Builds images from Debian packages, Go modules and Python wheels, under their public names, for networks without an image
+# registry. Existing images are kept, and images that were built before are loaded from the cache.
 #
-#   build.sh [--because WHY] IMAGE...     ends with one line for each image: present, loaded or built
-#   build.sh --list                       the images that have a recipe
+#   build.sh [--because WHY] IMAGE...     prints a last line for each image: present, loaded or built
+#   build.sh --list                       prints the images that have a recipe
 #
-# Needs Docker, root, debootstrap (installed when apt is there) and, for the node image, Go.
+# Needs Docker, root, debootstrap (installed if apt is available) and, for the node image, Go.
 set -euo pipefail
 # shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -14,7 +14,7 @@ recipe_of() { # IMAGE; prints the file
   local known
   known=$(recipes)
   awk -v image="$1" '$1 == image {print $2; found = 1} END {exit !found}' <<< "$known" \
-    || die "no recipe makes $1; there are: $(cut -d ' ' -f 1 <<< "$known" | paste -sd ' ')"
+    || die "the image '$1' has no recipe. Images with a recipe: $(cut -d ' ' -f 1 <<< "$known" | paste -sd ' ')"
 }
 
 recipes() { # prints IMAGE FILE for each
@@ -25,7 +25,7 @@ recipes() { # prints IMAGE FILE for each
   done
 }
 
-# A recipe says which image it makes and what goes into it beside itself, and makes it.
+# A recipe sets image, prints its input files in addition to itself, and has a function build.
 inputs() { :; }
 
 # The archive name is a hash of all inputs of the image, so an existing archive is always current.
@@ -79,10 +79,10 @@ make_image() { # IMAGE COUNT; COUNT is a prefix such as "[1/4] ", empty if nothi
   key_and_archive "$recipe"
   have=$(image_inputs "$image")
   if [[ $have == "$key" ]]; then
-    [[ -e $archive ]] || save_image "$image" "$archive" # the run that built it was killed before this
+    [[ -e $archive ]] || save_image "$image" "$archive" # the run that built it was killed before it saved the image
     say "$image: present"
   elif [[ $have == foreign ]]; then
-    say "$image: present, of another origin, left alone"
+    say "$image: present, not built by this script, so kept"
   elif [[ -e $archive ]]; then
     docker load --quiet --input "$archive" > /dev/null
     say "$image: loaded from the cache in $((SECONDS - started)) s"
@@ -105,7 +105,7 @@ case ${1:-} in
   --because) why=${2:?}; shift 2 ;;
 esac
 need docker tar
-docker info > /dev/null 2>&1 || die "Docker does not answer; scripts/docker.sh installs and starts it"
+docker info > /dev/null 2>&1 || die "Docker does not answer. Run scripts/docker.sh to install and start it."
 open_cache
 plan "$why" "$@"
 number=0

@@ -93,8 +93,8 @@ interrupted() { # STATUS
 
 # ---- Steps --------------------------------------------------------------------------------------------------------
 
-# Counts what the log of a step shows as done, whichever program wrote it. Prints nothing where there is nothing to count.
-# A Go build names each package that it compiles; it may know how many there are (STEP_TOTAL).
+# Prints the progress that the log of a step shows, or nothing if it cannot be counted.
+# A Go build prints each package that it compiles; STEP_TOTAL can be their number.
 progress_of() { # LOG
   awk -v total="${STEP_TOTAL:-}" '
     /^I: (Retrieving|Unpacking|Configuring) / || /^(Unpacking|Setting up) / { packages++ }
@@ -108,11 +108,11 @@ progress_of() { # LOG
     }' "$1" 2> /dev/null
 }
 
-# Shows that a step lives until it is killed: one line that changes on a terminal, elsewhere a line every half minute.
+# Prints the progress of a step until it is killed: on a terminal one changing line, otherwise a line every half minute.
 show_progress() { # DESCRIPTION LOG STARTED
   local progress pause=30 before='  ' after='\n' sleeper
   if [[ -t 1 ]]; then pause=1 before='\r\033[K  ' after=''; fi
-  # A sleep that outlived this would keep the output open for whoever reads it.
+  # A remaining sleep would keep the output open for its readers.
   trap 'kill "${sleeper:-}" 2> /dev/null; exit' TERM
   while kill -0 "$$" 2> /dev/null; do
     sleep "$pause" &
@@ -124,9 +124,8 @@ show_progress() { # DESCRIPTION LOG STARTED
   done
 }
 
-# Runs a command quietly and says what it was, how far it is and how long it took; its output is shown only when it fails.
-# A function ends at its first command that fails. Bash grants that nowhere below a condition (if, ||, &&): a step refuses
-# to run there.
+# Runs a command, and prints its description, progress and duration. Its output is only printed if it fails.
+# A function ends at its first failed command. Bash does not support this in conditions (if, ||, &&), so a step fails there.
 step() { # DESCRIPTION COMMAND...
   local description=$1 started=$SECONDS log status ticker
   shift
@@ -134,7 +133,7 @@ step() { # DESCRIPTION COMMAND...
   (set -e; false; true)
   status=$?
   set -e
-  [[ $status != 0 ]] || die "the step \"$description\" is part of a condition, where a failure would go unseen"
+  [[ $status != 0 ]] || die "the step \"$description\" is part of a condition, in which bash ignores failures."
   say "  $description ..."
   log=$(mktemp "$CACHE/tmp/log.XXXXXX")
   show_progress "$description" "$log" "$started" &

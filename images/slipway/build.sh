@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the slipway image of this tree, unless Docker has one of the same inputs. Prints, as the last word: present or
-# built. The wheels are fetched on this host by pip, so the build itself needs no network.
+# Builds the slipway image from this checkout, unless Docker has one with the same inputs. Prints the result as the last word:
+# present or built. pip downloads the wheels on this host, so the build itself needs no network.
 # Usage: build.sh IMAGE BASE_IMAGE [ARCHITECTURE] [PYTHON]
 set -euo pipefail
-umask 022 # it ends up in the wheel and the image
+umask 022 # for the file modes in the wheel and the image
 # shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../closed-network/lib.sh"
 
@@ -17,10 +17,10 @@ started=$SECONDS
 case $arch in
   amd64) machine=x86_64 ;;
   arm64) machine=aarch64 ;;
-  *) die "no wheels are known for the architecture $arch: amd64 or arm64" ;;
+  *) die "the architecture '$arch' is not supported. Use amd64 or arm64." ;;
 esac
 
-# The wheels of the pinned requirements; a folder for every set of pins.
+# Downloads the wheels of the pinned requirements, into one folder per set of pins.
 requirement_wheels() { # prints the folder
   local dir tag tags=()
   dir=$CACHE/wheels/$arch-$(key_of "$root/requirements/runtime.txt")
@@ -37,25 +37,25 @@ requirement_wheels() { # prints the folder
   say "$dir"
 }
 
-# A copy of the sources is built: setuptools writes beside what it builds. It is the setuptools of requirements/build.txt,
-# whatever Python has; times and modes are fixed, so that one Python makes equal wheels of equal sources.
+# Builds a copy of the sources, because setuptools writes next to them, with the setuptools in requirements/build.txt. Times
+# and modes are fixed, so that the same Python builds equal wheels from equal sources.
 own_wheel() { # DEST
   local source=$CACHE/tmp/source backend=$CACHE/tmp/backend
   mkdir -p "$source"
   cp -R "$root/src" "$root/pyproject.toml" "$source/"
   chmod -R u=rwX,go=rX "$source"
-  step "fetch what builds the wheel of slipway" "$python" -m pip install --quiet --no-deps --require-hashes \
+  step "download the build requirements of slipway" "$python" -m pip install --quiet --no-deps --require-hashes \
     --disable-pip-version-check --only-binary=:all: --target "$backend" --requirement "$root/requirements/build.txt"
   step "build the wheel of slipway" env PYTHONPATH="$backend" SOURCE_DATE_EPOCH=315532800 "$python" -m pip wheel --quiet \
     --no-deps --no-build-isolation --disable-pip-version-check --wheel-dir "$1" "$source"
 }
 
-# What goes into the image, in the words of CycloneDX. A base that is no Debian tells no packages.
+# Writes the contents of the image in CycloneDX format. If the base is not Debian, its packages are missing.
 write_bill() { # CONTEXT
   local container digest from=$CACHE/tmp/base release system=()
   mkdir -p "$from"
   container=$(docker create --platform "linux/$arch" "$base" true)
-  # shellcheck disable=SC2064  # the name is that of now
+  # shellcheck disable=SC2064  # expands the current name
   trap "docker rm $container" EXIT
   if docker cp "$container:/var/lib/dpkg/status" "$from/status"; then
     docker cp --follow-link "$container:/etc/os-release" "$from/os-release"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the image of a cluster whose nodes Ansible can log in to: kind's own, with SSH and Python. Docker has kind's.
-# The last word is its name.
+# Builds a node image with SSH and Python, so that Ansible can log in to the nodes. Docker must have kind's node image.
+# Prints the name of the image as the last word.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=images/closed-network/lib.sh

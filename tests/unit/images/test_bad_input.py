@@ -167,7 +167,7 @@ def test_only_missing_images_are_counted(bench: Bench) -> None:
 
     assert ended.stdout.splitlines()[:3] == [
         "Requested: building 1 image from source, about 1 min on 2 cores, once",
-        "haproxy:3.4.6: present, of another origin, left alone",
+        "haproxy:3.4.6: present, not built by this script, so kept",
         "[1/1] python:3.11.16-slim-bookworm: building",
     ]
 

@@ -30,7 +30,7 @@ def test_docker_that_somebody_else_installed_is_not_removed(bench: Bench, etc: P
     ended = bench.run(SCRIPT, "--remove")
 
     assert ended.returncode == 1
-    assert "has not installed Docker here" in ended.stderr
+    assert "has not installed Docker on this machine" in ended.stderr
     assert not [call for call in bench.calls if call.startswith("apt-get")]
 
 
