@@ -1,9 +1,9 @@
-# torch without CUDA. The package index has torch for NVIDIA GPUs only: on a CPU it never calls CUDA's libraries, 5 GB, but
+# torch without CUDA. The package index only has torch for NVIDIA GPUs. On a CPU, it never calls the CUDA libraries (5 GB), but
 # does not start without them. The replacements have a few kilobytes each, and their functions return "no device". Recipes
-# source this file and name it as an input; it needs cc and readelf.
+# source this file and list it as an input; it needs cc and readelf.
 # shellcheck shell=bash
 
-without_cuda() { # DIR; adds the libraries of CUDA that the libraries in DIR need and that are not there
+without_cuda() { # DIR; adds the missing CUDA libraries that the libraries in DIR need
   local dir=$1 symbols=$1.symbols source=$1.c library
   cuda_symbols "$dir" > "$symbols"
   for library in $(cut -d ' ' -f 1 "$symbols" | uniq); do
@@ -14,13 +14,13 @@ without_cuda() { # DIR; adds the libraries of CUDA that the libraries in DIR nee
   rm -f "$symbols" "$1.versions" "$source"
 }
 
-# Prints LIBRARY FUNCTION VERSION for each function that is called, sorted; "-" without a version. A function without one
-# may be in any library that its caller names, and is put into all of them.
+# Prints LIBRARY FUNCTION VERSION for each called function, sorted, with "-" for no version. A function without a version can be
+# in any library of its caller, so all of them get it.
 cuda_symbols() { # DIR
   local dir=$1 file dynamic needed library
   find "$dir" -name '*.so*' -type f -printf '%f\n' | sort -u > "$dir.present"
   find "$dir" -name '*.so*' -type f | while IFS= read -r file; do
-    dynamic=$(readelf --wide --dynamic "$file" 2> /dev/null || true) # some are scripts of a linker
+    dynamic=$(readelf --wide --dynamic "$file" 2> /dev/null || true) # some are linker scripts
     needed=$(sed -n 's/.*(NEEDED).*\[\(lib\(cu\|nccl\|nv\)[^]]*\)\]/\1/p' <<< "$dynamic" | grep -vxFf "$dir.present" || true)
     [[ -n $needed ]] || continue
     while IFS= read -r library; do printf "%s none -\n" "$library"; done <<< "$needed"
@@ -28,7 +28,7 @@ cuda_symbols() { # DIR
       $7 != "UND" || $8 !~ /^(cu|nccl|nv|__cuda)/ { next }
       { count = split(needed, libraries, "\n"); split($8, parts, "@"); version = parts[2] ? parts[2] : "-" }
       { for (at = 1; at <= count; at++) if (owns(libraries[at], version)) print libraries[at], parts[1], version }
-      # Versions are named like their libraries, all but that of NVSHMEM.
+      # Versions have the names of their libraries, except NVSHMEM.
       function owns(library, version) {
         return version == "-" || version == library || (version == "NVSHMEM" && library ~ /^libnvshmem/)
       }'
@@ -36,7 +36,7 @@ cuda_symbols() { # DIR
   rm -f "$dir.present"
 }
 
-cuda_source() { # LIBRARY SYMBOLS VERSIONS; prints C, and writes what the linker has to know of versions
+cuda_source() { # LIBRARY SYMBOLS VERSIONS; prints C code, and writes the linker's version script
   awk -v library="$1" -v versions="$3" '
     BEGIN {
       print "int no_device(void) { return 100; }"

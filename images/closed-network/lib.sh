@@ -1,7 +1,7 @@
-# Shared by build.sh and the recipes: the cache, Debian root file systems, Go binaries and images made of them.
-# Everything under the cache is written under a temporary name and renamed when complete, so a run may be killed anywhere.
-# The first command that fails ends the run, so what a command prints is read into a variable first: bash overlooks a
-# failure in "$(...)" among the arguments of another command, and in <(...).
+# Shared by build.sh and the recipes: the cache, Debian root file systems, Go binaries, and images.
+# All files in the cache are written under a temporary name and renamed when complete, so a run can be killed at any time.
+# The first failed command ends the run. Output is therefore read into a variable first, because bash ignores failures of
+# "$(...)" in the arguments of another command, and of <(...).
 # shellcheck shell=bash
 set -euo pipefail
 shopt -s inherit_errexit
@@ -14,7 +14,7 @@ source "$CLOSED_DIR/../versions.env"
 # shellcheck source=images/closed-network/steps.sh
 source "$CLOSED_DIR/steps.sh"
 
-# A short hash of files, folders and words: equal inputs give equal keys.
+# Prints a short hash of files, folders and words: equal inputs have equal keys.
 key_of() { # PATH_OR_WORD...
   local input
   for input in "$@"; do
@@ -30,7 +30,7 @@ key_of() { # PATH_OR_WORD...
 
 # ---- Debian -------------------------------------------------------------------------------------------------------
 
-# The mirror that this host's own apt uses for Debian.
+# Prints the Debian mirror in this host's apt configuration.
 debian_mirror() {
   if [[ -n ${SLIPWAY_DEBIAN_MIRROR:-} ]]; then
     say "$SLIPWAY_DEBIAN_MIRROR"
@@ -42,16 +42,16 @@ debian_mirror() {
     apt-get update -q > /dev/null
     mirrors=$(apt_mirrors)
   fi
-  [[ -n $mirrors ]] || die "apt on this host knows no Debian mirror; set SLIPWAY_DEBIAN_MIRROR to the address of one"
+  [[ -n $mirrors ]] || die "apt on this host has no Debian source. Set SLIPWAY_DEBIAN_MIRROR to the URL of a Debian mirror."
   say "${mirrors%%$'\n'*}"
 }
 
-apt_mirrors() { # prints an address for every Debian source that apt has lists of
+apt_mirrors() { # prints the URL of each Debian source of which apt has lists
   apt-get indextargets --format "\$(LABEL)|\$(REPO_URI)" 'Created-By: Packages' | sed -n 's/^Debian|//p'
 }
 
-# The keys of Debian's archive: without them debootstrap would only warn, and take what any mirror, or whoever is on the
-# way to it, has to give.
+# The keys of Debian's archive. Without them, debootstrap would only print a warning, and accept packages from an attacker on
+# the network path.
 DEBIAN_KEYRING=${SLIPWAY_DEBIAN_KEYRING:-/usr/share/keyrings/debian-archive-keyring.gpg}
 
 need_debootstrap() {
@@ -61,21 +61,21 @@ need_debootstrap() {
   command -v gpgv > /dev/null || missing+=(gpgv)
   [[ -e $DEBIAN_KEYRING ]] || missing+=(debian-archive-keyring)
   if ((${#missing[@]})); then
-    command -v apt-get > /dev/null || die "building images from Debian packages needs ${missing[*]}: install what is missing"
+    command -v apt-get > /dev/null || die "building images from Debian packages needs ${missing[*]}. Install them."
     step "install ${missing[*]}" install_packages "${missing[@]}"
   fi
-  [[ -e $DEBIAN_KEYRING ]] || die "the keys of Debian's archive are not at $DEBIAN_KEYRING: install the package" \
-    "debian-archive-keyring, or name the file in SLIPWAY_DEBIAN_KEYRING"
+  [[ -e $DEBIAN_KEYRING ]] || die "Debian's archive keys are missing at $DEBIAN_KEYRING. Install the package" \
+    "debian-archive-keyring, or set SLIPWAY_DEBIAN_KEYRING to the path of the keys."
 }
 
 # A fresh machine has no package lists, and old lists name files that mirrors no longer have.
 install_packages() { # PACKAGE...
-  apt-get update -q || say "Some package lists could not be fetched; going on with what is there."
+  apt-get update -q || say "Some package lists could not be downloaded. Using the existing ones."
   DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
 }
 
-# Runs a command inside a root file system, with /proc and the plain devices there and no daemon started by package
-# scripts. Without /dev/null apt's verifier of signatures ends before it has looked at any.
+# Runs a command in a root file system, with /proc and basic devices. Package scripts start no daemons. Without /dev/null,
+# apt's signature check would exit before it has checked anything.
 in_root() { # DIR COMMAND...
   # shellcheck disable=SC2016  # the inner shell expands its own arguments
   unshare --mount --fork sh -euc '
@@ -90,8 +90,8 @@ in_root() { # DIR COMMAND...
       DEBIAN_FRONTEND=noninteractive "$@"' sh "$@"
 }
 
-# The smallest root of a suite, kept as a tar archive: other roots start from it. What debootstrap mounts, it mounts for
-# itself, so that nothing stays mounted when it is killed.
+# Creates the minimal root of a suite, a tar archive from which other roots start. debootstrap runs in its own mount
+# namespace, so nothing stays mounted if it is killed.
 debian_base() { # SUITE; prints the archive
   local suite=$1 archive dir mirror
   archive=$CACHE/roots/$suite-$(key_of "$CLOSED_DIR/lib.sh").tar
@@ -109,12 +109,12 @@ debian_base() { # SUITE; prints the archive
   say "$archive"
 }
 
-# How old signed lists of packages may be, in days. Those of sid and experimental say a week, which mirrors of closed
-# networks seldom keep up with; without a bound, whoever is on the way to the mirror could bring back an old, broken release.
+# The maximum age of signed package lists, in days. Those of sid and experimental are valid for a week, which is too short for
+# mirrors in closed networks. Without a limit, an attacker on the network path could serve an old release with known flaws.
 DEBIAN_MAX_AGE=${SLIPWAY_DEBIAN_MAX_AGE:-90}
 
-# A root of SUITE with packages. A package written as NAME/EXTRA is taken from the suite EXTRA. Lists that are not signed,
-# or are too old, end the build: apt would else go on with the ones that it has.
+# Creates a root of SUITE with packages. A package NAME/EXTRA comes from the suite EXTRA. The build fails if a list is not
+# signed or too old; otherwise, apt would continue with earlier lists.
 debian_root() { # DIR SUITE PACKAGE...
   local dir=$1 suite=$2 archive extra mirror
   shift 2
@@ -129,8 +129,8 @@ debian_root() { # DIR SUITE PACKAGE...
   for extra in $(printf '%s\n' "$@" | sed -n 's#^[^/]*/##p' | sort -u); do
     say "deb $mirror $extra main" > "$dir/etc/apt/sources.list.d/$extra.list"
   done
-  [[ $DEBIAN_MAX_AGE =~ ^[0-9]{1,4}$ ]] || die "SLIPWAY_DEBIAN_MAX_AGE=$DEBIAN_MAX_AGE is no number of days"
-  step "fetch the package lists of $suite" in_root "$dir" apt-get -q -o APT::Update::Error-Mode=any \
+  [[ $DEBIAN_MAX_AGE =~ ^[0-9]{1,4}$ ]] || die "SLIPWAY_DEBIAN_MAX_AGE: '$DEBIAN_MAX_AGE' is not a number of days."
+  step "download the package lists of $suite" in_root "$dir" apt-get -q -o APT::Update::Error-Mode=any \
     -o Acquire::Min-ValidTime=$((10#$DEBIAN_MAX_AGE * 86400)) update
   step "install $1${2:+ and $(($# - 1)) more}" in_root "$dir" apt-get -q -y --no-install-recommends install "$@"
   rm -rf "$dir"/var/lib/apt/lists/* "$dir"/var/cache/apt/* "$dir"/var/log/{apt,dpkg.log,bootstrap.log} \
@@ -140,9 +140,9 @@ debian_root() { # DIR SUITE PACKAGE...
 
 # ---- Go -----------------------------------------------------------------------------------------------------------
 
-# Compiles static binaries of one module locked in go/MODULE, unless the cache has them, into one folder. One build of
-# several programs compiles each package that they share once, and links one while it compiles the next. The linker drops
-# debug information (-s -w), so the compiler does not write it.
+# Compiles static binaries of the module that go/MODULE locks into one folder, unless the cache has them. One build of several
+# programs compiles shared packages only once, and links a program while it compiles the next one. The linker drops debug
+# information (-s -w), so the compiler does not write it.
 go_binaries() { # NAME MODULE LDFLAGS PACKAGE...; prints the folder
   local name=$1 module=$CLOSED_DIR/go/$2 flags="-s -w $3" dir platform
   shift 3
@@ -151,7 +151,7 @@ go_binaries() { # NAME MODULE LDFLAGS PACKAGE...; prints the folder
   dir=$CACHE/bin/$name-$(key_of "$module" "$flags" "$platform" "$@")
   if [[ ! -d $dir ]]; then
     mkdir -p "$CACHE/tmp/$name"
-    step "fetch the Go modules of $name" go_packages "$module" "$CACHE/tmp/$name.packages" "$@" >&2
+    step "download the Go modules of $name" go_packages "$module" "$CACHE/tmp/$name.packages" "$@" >&2
     STEP_TOTAL=$(wc -l < "$CACHE/tmp/$name.packages") step "compile $name" env CGO_ENABLED=0 \
       go build -C "$module" -v -mod=readonly -trimpath -buildvcs=false -gcflags=all=-dwarf=false -ldflags "$flags" -o "$CACHE/tmp/$name/" "$@" >&2
     rm -rf "$CACHE/bin/$name"-*
@@ -160,13 +160,13 @@ go_binaries() { # NAME MODULE LDFLAGS PACKAGE...; prints the folder
   say "$dir"
 }
 
-go_packages() { # MODULE LIST PACKAGE...; writes the names of all packages that go into these
+go_packages() { # MODULE LIST PACKAGE...; writes the names of all packages that these contain
   local module=$1 list=$2
   shift 2
   CGO_ENABLED=0 go list -C "$module" -mod=readonly -deps "$@" > "$list"
 }
 
-# Go names no folder of a module that nothing has downloaded yet.
+# Go prints a module's folder only after a download.
 module_files() { # MODULE PATH; prints the folder of the files of a module that go/MODULE locks
   local module=$CLOSED_DIR/go/$1
   go mod download -C "$module" "$2" >&2
@@ -175,20 +175,20 @@ module_files() { # MODULE PATH; prints the folder of the files of a module that 
 
 # ---- Images -------------------------------------------------------------------------------------------------------
 
-# Makes an image of a root file system. Every CHANGE is an instruction of a Dockerfile. Docker takes a stream that broke
-# off for a whole one, so the image gets its name only when tar has read everything.
+# Creates an image from a root file system. Each CHANGE is a Dockerfile instruction. Docker accepts a truncated stream, so the
+# image only gets its name after tar has succeeded.
 import_root() { # DIR IMAGE KEY CHANGE...
   local dir=$1 image=$2 changes=(--change "LABEL $KEY_LABEL=$3") change id
   shift 3
   for change in "$@"; do changes+=(--change "$change"); done
   if ! id=$(tar -C "$dir" --exclude './dev/*' --exclude './proc/*' --numeric-owner -c . | docker import "${changes[@]}" -); then
     [[ -z $id ]] || docker image rm "$id" > /dev/null
-    die "$image could not be made of its files"
+    die "$image could not be created from its files; see the error above."
   fi
   docker tag "$id" "$image"
 }
 
-image_inputs() { # IMAGE; prints the key that it was built with, "foreign" for an image of other origin, else nothing
+image_inputs() { # IMAGE; prints the key that it was built with, "foreign" if this script did not build it, or nothing
   local key
   key=$(docker image inspect --format "{{with .Config.Labels}}{{index . \"$KEY_LABEL\"}}{{end}}" "$1" 2> /dev/null) || return 0
   say "${key:-foreign}"
@@ -196,7 +196,7 @@ image_inputs() { # IMAGE; prints the key that it was built with, "foreign" for a
 
 image_id() { docker image inspect --format '{{.Id}}' "$1" 2> /dev/null || true; } # IMAGE
 
-# An image that lost its name to a newer one only takes room; one that has another name or a container stays.
+# Removes an image whose name a newer one has. An image with another name or a container stays.
 drop_image() { # ID
   [[ $(docker image inspect --format '{{len .RepoTags}}' "$1" 2> /dev/null) == 0 ]] || return 0
   docker image rm "$1" > /dev/null 2>&1 || true

@@ -1,13 +1,13 @@
-# Programs in Python, made of the wheels that python/NAME.txt pins with their hashes, on Debian's Python. For recipes to
-# source, and one of their inputs.
+# Python programs from the wheels that python/NAME.txt pins with hashes, on Debian's Python. Recipes source this file and list
+# it as an input.
 # shellcheck shell=bash
 
-# Whatever Python this host has: the wheels are for the image's.
+# Selects wheels for the image's Python, not for this host's.
 MACHINE=$(uname -m)
 FOR_IMAGE=(--only-binary=:all: --implementation cp --python-version 3.11)
 for tag in 1 2010 2014 $(seq -f _2_%.0f 5 36); do FOR_IMAGE+=(--platform "manylinux${tag}_$MACHINE"); done
 
-wheels() { # NAME; prints the folder of its wheels
+wheels() { # NAME; downloads its wheels, and prints their folder
   local list=$CLOSED_DIR/python/$1.txt dir
   dir=$CACHE/wheels/$1-$MACHINE-$(key_of "$list")
   if [[ ! -d $dir ]]; then
@@ -20,8 +20,8 @@ wheels() { # NAME; prints the folder of its wheels
   say "$dir"
 }
 
-# The wheels are unpacked by this host's pip: what they would run, they run nowhere.
-python_root() { # DIR NAME PACKAGE...; makes a root with the program in /opt/NAME, and what it needs of Debian
+# This host's pip unpacks the wheels, and runs no code from them.
+python_root() { # DIR NAME PACKAGE...; creates a root with the program in /opt/NAME and the Debian packages
   local root=$1 name=$2 found
   shift 2
   found=$(wheels "$name")
@@ -29,14 +29,14 @@ python_root() { # DIR NAME PACKAGE...; makes a root with the program in /opt/NAM
   mkdir -p "$root/opt/$name" "$root/usr/local/bin"
   step "unpack the wheels of $name" python3 -m pip install --quiet --no-deps --no-index --no-compile \
     --disable-pip-version-check --root-user-action=ignore "${FOR_IMAGE[@]}" --target "$root/opt/$name" "$found"/*.whl
-  # Scripts of wheels name this host's Python.
+  # The wheels' scripts contain the path of this host's Python.
   rm -rf "$root/opt/$name/bin"
   ln -s /usr/bin/python3 "$root/usr/local/bin/python3"
   ln -s /usr/bin/python3 "$root/usr/local/bin/python"
 }
 
-# Writes the script of a program that pip would write for the image's Python. Child processes of multiprocessing import it
-# again, and must not start the program once more.
+# Writes a program's script, as pip would for the image's Python. Child processes of multiprocessing import it again, and must
+# not start the program a second time.
 python_program() { # ROOT NAME MODULE FUNCTION
   local file=$1/usr/local/bin/$2
   printf '%s\n' '#!/usr/bin/python3' 'import sys' "from $3 import $4" '' 'if __name__ == "__main__":' \

@@ -1,6 +1,6 @@
-# A server of faster-whisper from its wheels, on Debian's Python: transcription on CPUs, 0.6 GB. For `make engines`. No
-# registry has this image: the package index lacks the program of the public one. It takes its model, address and port
-# in the same way: by WHISPER__MODEL, UVICORN_HOST and UVICORN_PORT.
+# A faster-whisper server from wheels, on Debian's Python: transcription on CPUs, 0.6 GB. For `make engines`. The package index
+# lacks the program of the public image, so this image contains another one. It reads the same variables: WHISPER__MODEL,
+# UVICORN_HOST and UVICORN_PORT.
 # shellcheck shell=bash
 # shellcheck source=images/closed-network/wheels.sh
 source "$CLOSED_DIR/wheels.sh"

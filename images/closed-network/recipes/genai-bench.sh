@@ -1,4 +1,4 @@
-# genai-bench from its wheel, on Debian's Python: what BenchmarkJobs of OME run.
+# genai-bench from its wheel, on Debian's Python. OME BenchmarkJobs run it.
 # shellcheck shell=bash
 # shellcheck source=images/closed-network/wheels.sh
 source "$CLOSED_DIR/wheels.sh"

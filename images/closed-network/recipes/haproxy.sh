@@ -1,6 +1,6 @@
-# HAProxy from Debian's packages, used like the official image: user haproxy (99), arguments go to haproxy, master-worker
-# mode in the foreground, a soft stop by SIGUSR1. Debian has one patch release of a series at a time, so the image is of
-# the series that its name says; its label says the release.
+# HAProxy from Debian's packages, compatible with the official image: user haproxy (99), arguments for haproxy, master-worker
+# mode in the foreground, a soft stop with SIGUSR1. Debian has one patch release of a series at a time, so only the series
+# matches the image's name; its label has the release.
 # shellcheck shell=bash
 image=$HAPROXY_IMAGE
 inputs() { say "$CLOSED_DIR/haproxy/entrypoint.sh"; }
@@ -25,7 +25,7 @@ haproxy_root() { # DIR
   series=${series%.*}
   debian_root "$root" sid haproxy/experimental
   version=$(haproxy_version "$root")
-  [[ $version == "$series".* ]] || die "Debian now has HAProxy $version, and $image must be of $series"
+  [[ $version == "$series".* ]] || die "$image needs HAProxy $series, but Debian has $version. Update HAPROXY_IMAGE in images/versions.env."
   in_root "$root" sh -euc 'groupmod -g 99 haproxy; usermod -u 99 -g 99 -d /var/lib/haproxy haproxy
     mkdir -p /var/lib/haproxy /usr/local/etc/haproxy; chown haproxy:haproxy /var/lib/haproxy
     ln -sf /usr/sbin/haproxy /usr/local/sbin/haproxy'

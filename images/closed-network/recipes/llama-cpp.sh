@@ -1,6 +1,6 @@
-# The llama.cpp server from Debian's packages, used like the official server image: arguments go to llama-server, which
-# listens on port 8080 of all addresses unless told otherwise (Debian's build has another default port). It is the release
-# that Debian has, which its label says, and not the one of the name.
+# The llama.cpp server from Debian's packages, compatible with the official server image: arguments for llama-server, which by
+# default listens on port 8080 of all addresses (Debian's default port differs). The release is Debian's, which the label has,
+# not the one in the name.
 # shellcheck shell=bash
 image=$LLAMACPP_IMAGE
 
@@ -10,7 +10,7 @@ build() { # DIR KEY
   mkdir -p "$root/app"
   ln -s /usr/bin/llama-server "$root/app/llama-server"
   version=$(in_root "$root" llama-server --version 2>&1 | sed -n 's/^version: \([0-9.]*\).*/\1/p')
-  [[ -n $version ]] || die "Debian's llama-server does not say its version in a way that is known here"
+  [[ -n $version ]] || die "the version of Debian's llama-server could not be determined. Check the output of llama-server --version."
   import_root "$root" "$image" "$2" "LABEL org.opencontainers.image.version=$version" 'WORKDIR /app' \
     'ENV LLAMA_ARG_HOST=0.0.0.0' 'ENV LLAMA_ARG_PORT=8080' 'ENTRYPOINT ["/app/llama-server"]' \
     'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'

@@ -1,5 +1,5 @@
-# The controller of LeaderWorkerSets compiled from its Go module, used like the official image: arguments go to /manager,
-# which runs as nobody. It asks the API server alone, so the image holds nothing else.
+# The LeaderWorkerSet controller compiled from its Go module, compatible with the official image: arguments for /manager,
+# which runs as nobody. It only connects to the API server, so the image contains nothing else.
 # shellcheck shell=bash
 image=$LWS_IMAGE
 inputs() { say "$CLOSED_DIR/go/lws"; }

@@ -1,5 +1,5 @@
-# metrics-server compiled from its Go module, used like the official image: arguments go to /metrics-server, which runs as
-# nobody. It asks the API server and kubelets alone, by certificates that it is given, so the image holds nothing else.
+# metrics-server compiled from its Go module, compatible with the official image: arguments for /metrics-server, which runs as
+# nobody. It only connects to the API server and kubelets, with mounted certificates, so the image contains nothing else.
 # shellcheck shell=bash
 image=$METRICS_SERVER_IMAGE
 inputs() { say "$CLOSED_DIR/go/metrics-server"; }

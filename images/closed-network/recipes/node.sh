@@ -1,6 +1,6 @@
-# A node of a kind cluster: Kubernetes, etcd and CoreDNS compiled from their Go modules, containerd and the rest from
-# Debian, kind's own base files from its Go module. The pod network is node/static-cni, so a cluster of it is created
-# with disableDefaultCNI; kube-proxy's image is made for the nftables mode (iptables is inside too).
+# A kind node: Kubernetes, etcd and CoreDNS compiled from their Go modules, containerd and other programs from Debian, kind's
+# base files from its Go module. The pod network is node/static-cni, so clusters need disableDefaultCNI. kube-proxy's image is
+# for the nftables mode, and also contains iptables.
 # shellcheck shell=bash
 image=$NODE_IMAGE
 inputs() { printf "%s\n" "$CLOSED_DIR/node" "$CLOSED_DIR"/go/{kind,kubernetes}; }
@@ -18,8 +18,8 @@ node_packages=(
 )
 
 kubernetes_programs=(kubelet kubeadm kubectl kube-apiserver kube-controller-manager kube-scheduler kube-proxy)
-# All programs are of one module, in the versions that this kubeadm asks for: what etcd and CoreDNS share with Kubernetes
-# is compiled once.
+# One module contains all programs, in the versions that this kubeadm requests, so packages that etcd and CoreDNS share with
+# Kubernetes are compiled once.
 packages=(
   "${kubernetes_programs[@]/#/k8s.io/kubernetes/cmd/}"
   go.etcd.io/etcd/server/v3
@@ -29,7 +29,7 @@ packages=(
 build() { # DIR KEY
   local dir=$1 compiled
   mkdir "$dir/bin"
-  # Before minutes of compiling: what can be missing is looked for first.
+  # Fails early if something is missing, before minutes of compiling.
   need_debootstrap
   node_files > /dev/null
   compiled=$(go_binaries kubernetes kubernetes "$stamp" "${packages[@]}")
@@ -40,18 +40,18 @@ build() { # DIR KEY
   step "put the control plane's images into the node image" assemble "$dir" "$2"
 }
 
-node_files() { # prints the folder of kind's own files for a node
+node_files() { # prints the folder of kind's files for a node
   local files
   files=$(module_files kind sigs.k8s.io/kind)/images/base/files
-  [[ -d $files ]] || die "kind's Go module holds no files of its node image"
+  [[ -d $files ]] || die "kind's Go module does not contain the files of its node image: $files"
   say "$files"
 }
 
-requested_images() { # BINARIES; prints the images that this kubeadm asks for
+requested_images() { # BINARIES; prints the images that this kubeadm requests
   "$1/kubeadm" config images list --kubernetes-version "$version"
 }
 
-# The images get the names that kubeadm requests, so what is in them must be of these versions.
+# The images get the names that kubeadm requests, so their programs must have these versions.
 check_locked_versions() { # IMAGE...
   local name module tag locked=$CLOSED_DIR/go/kubernetes
   for name in "$@"; do
@@ -62,7 +62,7 @@ check_locked_versions() { # IMAGE...
       *) continue ;;
     esac
     grep -qE "^(require)?[[:space:]]*$module $tag( |\$)" "$locked/go.mod" \
-      || die "kubeadm $version requests $name, but $locked/go.mod has another version: go get -C $locked $module@$tag"
+      || die "kubeadm $version requests $name, but $locked/go.mod has another version. Run go get -C $locked $module@$tag."
   done
 }
 
@@ -93,7 +93,7 @@ control_plane_images() { # DIR; leaves DIR/images.tar
 node_root() { # DIR BINARIES
   local root=$1 files pause setup
   pause=$(requested_images "$2" | sed -n 's#.*/\(pause:.*\)#\1#p')
-  [[ -n $pause ]] || die "kubeadm $version names no pause image"
+  [[ -n $pause ]] || die "kubeadm $version lists no pause image."
   setup=$(cat "$CLOSED_DIR/node/setup")
   debian_root "$root" bookworm "${node_packages[@]}"
   files=$(node_files)
@@ -106,8 +106,8 @@ node_root() { # DIR BINARIES
   install -m644 "$files"/etc/systemd/system/{containerd,kubelet,undo-mount-hacks}.service \
     "$files/etc/systemd/system/kubelet.slice" "$root/etc/systemd/system/"
   install -m644 "$files"/etc/systemd/system/kubelet.service.d/* "$root/etc/systemd/system/kubelet.service.d/"
-  # The pause image is the one that this kubeadm asks for. An OOM score can only be kept, not lowered, on a host that
-  # lacks CAP_SYS_RESOURCE; without the second change no pod that has one would start there.
+  # The first change sets the pause image that this kubeadm requests. The second lets pods with an OOM score start on hosts
+  # without CAP_SYS_RESOURCE, where a score cannot be lowered.
   sed -e "s#pause:3.10\"#$pause\"#" -e 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' \
     "$files/etc/containerd/config.toml" > "$root/etc/containerd/config.toml"
   ln -sf /usr/bin/containerd /usr/bin/ctr "$root/usr/local/bin/"
@@ -119,17 +119,17 @@ node_root() { # DIR BINARIES
   in_root "$root" sh -c "$setup"
 }
 
-# A step, so the trap is that of the step's own shell: it goes off however the step ends.
+# Runs as a step, so the trap belongs to the step's shell, and always runs at the end of the step.
 assemble() { # DIR KEY
   local base=slipway-node-base:$2 builder=slipway-node-build-$2
   docker rm --force "$builder" > /dev/null 2>&1 || true
-  # shellcheck disable=SC2064  # the names are those of now
+  # shellcheck disable=SC2064  # expands the current names
   trap "docker rm --force $builder || true; docker image rm $base || true" EXIT
   import_root "$1/node" "$base" "$2" 'ENV container=docker'
   docker run --detach --name "$builder" --privileged --entrypoint sleep "$base" infinity
   docker exec --detach "$builder" containerd
   timeout 60 sh -c "until docker exec $builder ctr version; do sleep 0.3; done" \
-    || die "containerd did not start inside the node image within 60 s"
+    || die "containerd did not start in the node image within 60 s."
   docker cp --quiet "$1/images.tar" "$builder:/images.tar"
   docker exec "$builder" sh -euc 'ctr -n k8s.io images import --no-unpack /images.tar
     rm /images.tar

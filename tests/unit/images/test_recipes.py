@@ -133,5 +133,5 @@ def test_kinds_own_files_are_looked_for_before_anything_is_compiled(machine: Ben
     ended = machine.run(str(IMAGES / "closed-network/build.sh"), "kindest/node:v1.36.4")
 
     assert ended.returncode == 1
-    assert "kind's Go module holds no files of its node image" in ended.stderr
+    assert "kind's Go module does not contain the files of its node image" in ended.stderr
     assert not [call for call in machine.calls if call.startswith("go build")]

@@ -103,7 +103,7 @@ def test_an_image_of_files_that_could_not_be_read_gets_no_name(bench: Bench) -> 
     ended = bench.script("import_root / some/image:1 key\nsay went on")
 
     assert ended.returncode == 1
-    assert "error: some/image:1 could not be made of its files" in ended.stderr
+    assert "error: some/image:1 could not be created from its files" in ended.stderr
     assert "docker image rm sha256:half" in bench.calls
     assert not [call for call in bench.calls if call.startswith("docker tag")]
 
@@ -198,7 +198,7 @@ def test_a_host_without_the_archives_keys_bootstraps_nothing(bench: Bench) -> No
     )
 
     assert ended.returncode == 1
-    assert "no-keys.gpg: install the package debian-archive-keyring" in ended.stderr
+    assert "no-keys.gpg. Install the package debian-archive-keyring" in ended.stderr
     assert any(call.startswith("apt-get install") and "debian-archive-keyring" in call for call in bench.calls)
     assert not [call for call in bench.calls if "bookworm" in call]
 
@@ -251,4 +251,4 @@ def test_an_age_of_lists_that_is_no_number_is_refused(bench: Bench) -> None:
     ended = bench.script(f'DEBIAN_MAX_AGE=forever\n{MIRRORED}\ndebian_root "$CACHE/tmp/r" sid haproxy')
 
     assert ended.returncode == 1
-    assert "SLIPWAY_DEBIAN_MAX_AGE=forever is no number of days" in ended.stderr
+    assert "SLIPWAY_DEBIAN_MAX_AGE: 'forever' is not a number of days" in ended.stderr
