@@ -13,10 +13,12 @@ author:
   - The slipway.inference authors (@slipway)
 description:
   - A stage is a play, or one or more roles. Its line shows its number, its duration and the number of changes.
+  - A stage is V(off) if its tasks were not needed, and V(skipped) if C(--tags) does not select them.
   - Roles that a role imports or includes belong to its stage.
   - Messages of C(ansible.builtin.debug) are shown after the line of their stage.
   - The usual output is written to a file.
-  - The last lines summarize failures and show the path of that file.
+  - The last lines summarize failures, with the messages of the first failed items of a loop, and show the path of
+    that file.
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
@@ -49,14 +51,27 @@ import os
 import time
 from typing import Any, TextIO
 
+from ansible import context
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 from ansible.utils.color import stringc
 from ansible.utils.display import Display
 
-# Limits of what is shown of a failure: characters of an error output, lines of its message, lines of its hint.
+# Limits of what is shown of a failure: characters of an error output or of a line of an item, lines of its message,
+# lines of its hint, failed items of a loop, and characters of an item's name.
 CHARACTERS = 300
 LINES = 3
 HINT_LINES = 2
+ITEMS = 3
+LABEL_CHARACTERS = 60
+
+# Before the fix in a message.
+FIX = "What to do"
+
+NO_MESSAGE = "No message."
+HIDDEN = "Its output is hidden."
+
+# With these values of --tags, the tags of a task do not show whether it was selected.
+BROAD_TAGS = frozenset({"all", "tagged", "untagged"})
 
 
 class Log:
@@ -96,6 +111,7 @@ class Stage:
     def __init__(self, name: str, began: float) -> None:
         self.name, self.began = name, began
         self.changed = self.done = 0
+        self.selected = False
 
 
 class CallbackModule(DefaultCallback):
@@ -147,6 +163,8 @@ class CallbackModule(DefaultCallback):
         stage = stage_of(task, self._stage_of)
         if stage:
             self._enter(stage)
+        if self._stage is not None:
+            self._stage.selected |= is_selected(task, self._play)
 
     def _enter(self, name: str) -> None:
         if name in self._passed or (self._stage and self._stage.name == name):
@@ -162,8 +180,8 @@ class CallbackModule(DefaultCallback):
         self._stage = None
         self._passed.add(stage.name)
         self._changed += stage.changed
-        outcome = stringc("failed", "red") if failed else "ok    " if stage.done else "off   "
-        line = f"{outcome}  {_seconds(time.monotonic() - stage.began):>10}  {_changes(stage.changed)}"
+        outcome = stringc("failed ", "red") if failed else f"{_outcome(stage):<7}"
+        line = f"{outcome} {_seconds(time.monotonic() - stage.began):>10}  {_changes(stage.changed)}"
         self._screen.display(line.rstrip())
         for message in self._messages:
             self._screen.display(message)
@@ -187,9 +205,10 @@ class CallbackModule(DefaultCallback):
             self._add_message(returned["msg"])
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
+        # First, because the usual callback removes the results of a loop.
         if not ignore_errors:
             self._remember(result)
+        super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         super().v2_runner_on_unreachable(result)
@@ -216,12 +235,7 @@ class CallbackModule(DefaultCallback):
         task, returned = self._failed.get(host, ("", {}))
         where = "" if host == "localhost" else f" on {host}"
         self._show(stringc(f"Failed{where}: {task}", "red"))
-        if returned.get("_ansible_no_log") or returned.get("censored"):
-            self._show("Its output is hidden.")
-            return
-        for line in _message(returned).splitlines()[:LINES]:
-            self._show(line)
-        for line in str(returned.get("hint") or "").splitlines()[:HINT_LINES]:
+        for line in failure_lines(returned):
             self._show(line)
 
     def _add_message(self, text: str) -> None:
@@ -259,12 +273,67 @@ def _stages(items: list[str]) -> dict[str, str]:
     return {part: name for name, _sign, parts in pairs for part in (parts or name).split("+")}
 
 
+def is_selected(task: Any, play: Any) -> bool:
+    """Return whether --tags selects a task, and not only because of its tag "always", which is of use to other stages.
+    A play with this tag is a stage of each run."""
+    tags = set(context.CLIARGS.get("tags") or ())
+    return not tags or bool(tags & (BROAD_TAGS | set(task.tags))) or "always" in (play.tags or ())
+
+
+def _outcome(stage: Stage) -> str:
+    if not stage.selected and not stage.changed:
+        return "skipped"
+    return "ok" if stage.done else "off"
+
+
+def failure_lines(returned: dict[str, Any]) -> list[str]:
+    """Return the message and the hint of a failed task, or of the failed items of its loop."""
+    results = returned.get("results")
+    failed = [item for item in results if _is_failed(item)] if isinstance(results, list) else []
+    if not failed or _is_hidden(returned):
+        return _lines(returned)
+    if len(failed) == 1:
+        first, *others = _lines(failed[0])
+        return [_labeled(failed[0], first), *others]
+    lines = [_labeled(item, " ".join(_lines(item))[:CHARACTERS]) for item in failed[:ITEMS]]
+    others = len(failed) - ITEMS
+    return [*lines, f"{others} more {'item' if others == 1 else 'items'} failed."] if others > 0 else lines
+
+
+def _is_failed(item: Any) -> bool:
+    return isinstance(item, dict) and bool(item.get("failed") or item.get("unreachable"))
+
+
+def _lines(returned: dict[str, Any]) -> list[str]:
+    if _is_hidden(returned):
+        return [HIDDEN]
+    lines = [line.strip() for line in _message(returned).splitlines() if line.strip()] or [NO_MESSAGE]
+    # The message of a module may end with the hint.
+    if len(lines) > LINES and lines[-1].startswith(FIX):
+        lines = [*lines[: LINES - 1], lines[-1]]
+    hint = [line for line in str(returned.get("hint") or "").splitlines() if line not in "\n".join(lines)]
+    if lines[-1].startswith(FIX):
+        hint = []
+    return [*lines[:LINES], *hint[:HINT_LINES]]
+
+
+def _is_hidden(returned: dict[str, Any]) -> bool:
+    return bool(returned.get("_ansible_no_log") or returned.get("censored"))
+
+
+def _labeled(item: dict[str, Any], text: str) -> str:
+    """Return a text with the item's name before it, if it is a short text or a number that the text does not have."""
+    label = item.get("_ansible_item_label", item.get("item"))
+    if _is_hidden(item) or isinstance(label, bool) or not isinstance(label, (str, int)):
+        return text
+    name = str(label).strip()
+    if not name or "\n" in name or len(name) > LABEL_CHARACTERS or text.split()[:1] in ([name], [f"{name}:"]):
+        return text
+    return f"{name}: {text}"
+
+
 def _message(returned: dict[str, Any]) -> str:
-    """Return the message of a failed task, or that of the first failed item of its loop."""
-    for item in returned.get("results") or ():
-        if isinstance(item, dict) and item.get("failed") and item.get("msg"):
-            return str(item["msg"])
-    message = str(returned.get("msg") or returned.get("stderr") or returned.get("module_stderr") or "No message.")
+    message = str(returned.get("msg") or returned.get("stderr") or returned.get("module_stderr") or NO_MESSAGE)
     errors = str(returned.get("stderr") or "").strip()
     return errors[-CHARACTERS:] if message == "non-zero return code" and errors else message
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.slipway.inference.plugins.callback.stages import failure_lines
 
 COLLECTION = Path(__file__).resolve().parents[3]
 SECONDS = re.compile(r" *\d+ s\b")
@@ -25,7 +26,7 @@ PLAYBOOK: list[dict[str, Any]] = [
         "connection": "local",
         "gather_facts": False,
         "tasks": [
-            {"ansible.builtin.import_role": {"name": "first"}},
+            {"ansible.builtin.import_role": {"name": "first"}, "tags": ["first"]},
             {"ansible.builtin.import_role": {"name": "unneeded"}, "when": "needed | default(false)"},
             {"ansible.builtin.import_role": {"name": "second"}},
             {"ansible.builtin.import_role": {"name": "third"}},
@@ -36,6 +37,7 @@ PLAYBOOK: list[dict[str, Any]] = [
         "hosts": "localhost",
         "connection": "local",
         "gather_facts": False,
+        "tags": ["always"],
         "tasks": [{"ansible.builtin.debug": {"msg": "the answer\n  is 42"}}],
     },
 ]
@@ -56,8 +58,30 @@ ROLES: dict[str, list[dict[str, Any]]] = {
         {
             "name": "Register the model",
             "ansible.builtin.fail": {"msg": "one\ntwo\nthree\nfour"},
-            "when": "broken | default(false)",
+            "when": "broken | default('') == 'task'",
         },
+        {
+            "name": "Ask each model",
+            "ansible.builtin.fail": {"msg": "{{ item.name }} is at zero\nwake it"},
+            "loop": [{"name": name} for name in ("tiny", "small", "large", "huge", "vast")],
+            "loop_control": {"label": "{{ item.name }}"},
+            "when": ["broken | default('') == 'loop'", "item.name != 'small'"],
+        },
+        {
+            "name": "Read each secret",
+            "ansible.builtin.fail": {"msg": "{{ item }} is wrong"},
+            "loop": ["s3cret", "hunter2"],
+            "no_log": True,
+            "when": "broken | default('') == 'secret'",
+        },
+        {
+            "name": "Wait for each pod",
+            "ansible.builtin.command": {"argv": ["sh", "-c", "echo {{ item }}-broke >&2; exit 1"]},
+            "loop": [1],
+            "changed_when": False,
+            "when": "broken | default('') == 'item'",
+        },
+        {"name": "Look", "ansible.builtin.debug": {"var": "inventory_hostname"}, "tags": ["always"]},
     ],
 }
 
@@ -79,8 +103,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def played(folder: Path, *, broken: bool = False) -> list[str]:
-    """The lines on the screen, with N for each time."""
+def played(folder: Path, *arguments: str, broken: str = "") -> list[str]:
+    """The lines on the screen, with N for each time. ``broken``: what fails."""
     settings = {
         "ANSIBLE_COLLECTIONS_PATH": str(folder),
         "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
@@ -93,7 +117,7 @@ def played(folder: Path, *, broken: bool = False) -> list[str]:
         "SLIPWAY_STAGES_LOG": str(folder / "logs/run.log"),
     }
     done = subprocess.run(
-        ["ansible-playbook", "play.yml", "-e", json.dumps({"broken": broken})],
+        ["ansible-playbook", "play.yml", "-e", json.dumps({"broken": broken}), *arguments],
         cwd=folder,
         env={**os.environ, **settings},
         capture_output=True,
@@ -101,7 +125,7 @@ def played(folder: Path, *, broken: bool = False) -> list[str]:
         timeout=240,
         check=False,
     )
-    assert (done.returncode != 0) == broken, done.stdout + done.stderr
+    assert (done.returncode != 0) == bool(broken), done.stdout + done.stderr
     return [SECONDS.sub(" N s", line) for line in done.stdout.splitlines()]
 
 
@@ -124,7 +148,7 @@ def test_each_stage_is_a_line_and_messages_of_the_playbook_are_shown(folder: Pat
 
 def test_a_failure_is_shown_in_a_few_lines_the_last_of_which_names_the_file(folder: Path) -> None:
     log = folder / "logs/run.log"
-    assert played(folder, broken=True) == [
+    assert played(folder, broken="task") == [
         f"Log: {log}",
         " 1/4  first     ok N s  1 change",
         " 2/4  optional  off N s",
@@ -136,3 +160,66 @@ def test_a_failure_is_shown_in_a_few_lines_the_last_of_which_names_the_file(fold
         f"Log: {log}",
     ]
     assert "four" in log.read_text()
+
+
+def test_stages_without_a_selected_tag_are_skipped(folder: Path) -> None:
+    assert played(folder, "--tags", "first") == [
+        f"Log: {folder}/logs/run.log",
+        " 1/4  first     ok N s  1 change",
+        " 3/4  rest      skipped N s",
+        " 4/4  Ask       ok N s",
+        "the answer",
+        "  is 42",
+        "Done in N s, 1 change.",
+    ]
+
+
+def failure(folder: Path, broken: str) -> list[str]:
+    """The lines between that of the failed stage and that of the log."""
+    lines = played(folder, broken=broken)
+    return lines[lines.index(" 3/4  rest      failed N s") + 1 : -1]
+
+
+def test_the_messages_of_the_first_failed_items_of_a_loop_are_shown(folder: Path) -> None:
+    assert failure(folder, "loop") == [
+        "Failed: second : Ask each model",
+        "tiny is at zero wake it",
+        "large is at zero wake it",
+        "huge is at zero wake it",
+        "1 more item failed.",
+    ]
+
+
+def test_the_message_of_a_failed_item_has_its_name(folder: Path) -> None:
+    assert failure(folder, "item") == ["Failed: second : Wait for each pod", "1: 1-broke"]
+
+
+def test_hidden_items_of_a_loop_stay_hidden(folder: Path) -> None:
+    assert failure(folder, "secret") == ["Failed: second : Read each secret", "Its output is hidden."]
+
+
+@pytest.mark.parametrize("hidden", [{"censored": "the output has been hidden"}, {"_ansible_no_log": True}])
+def test_a_hidden_item_among_others_stays_hidden(hidden: dict[str, Any]) -> None:
+    items = [
+        {"failed": True, "msg": "hunter2", "item": "s3cret", **hidden},
+        {"failed": True, "msg": "late", "item": "a"},
+    ]
+    assert failure_lines({"msg": "One or more items failed", "results": items}) == ["Its output is hidden.", "a: late"]
+
+
+def test_a_hint_that_the_message_has_is_not_repeated() -> None:
+    assert failure_lines({"msg": "It is late. Wait.", "hint": "Wait.\nOr run it again."}) == [
+        "It is late. Wait.",
+        "Or run it again.",
+    ]
+
+
+def test_long_messages_of_items_are_cut() -> None:
+    items = [{"failed": True, "msg": "x" * 9000, "item": name} for name in ("a", "y" * 9000)]
+    assert [len(line) for line in failure_lines({"results": items})] == [len("a: ") + 300, 300]
+
+
+def test_the_fix_at_the_end_of_a_long_message_is_the_last_line() -> None:
+    log = "\n".join(f"line {number}" for number in range(9))
+    returned = {"msg": f"It failed. Last log lines:\n{log}\nWhat to do: Wait.", "hint": "See the end of msg."}
+    assert failure_lines(returned) == ["It failed. Last log lines:", "line 0", "What to do: Wait."]
