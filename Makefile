@@ -49,16 +49,18 @@ public-images: docker
 
 # The roles and plays of each stage. ANSIBLE_STDOUT_CALLBACK=default prints every task instead.
 DEMO_STAGES := cluster=local_cluster,images=images+Prepare images and weights,checks=preflight,APIs=crds,controller,gateway,models=hub+models,answers=Ask the models
-.PHONY: demo free-port free-cache
+.PHONY: demo demo-settings free-port free-cache
 # Checked before images are built for minutes.
 free-port:
 	@scripts/port.sh $(VARS)
+demo-settings: setup
+	@$(BIN)/python scripts/demo_settings.py --tags "$(TAGS)" --stages "$(DEMO_STAGES)" $(if $(VARS),--vars "$(VARS)")
 # Ansible prints nothing while a role waits for another build.
 free-cache:
 	@scripts/cache.sh
 
 # The demo itself sends requests to its models, so it skips the tag verify. A run with TAGS needs no public images.
-demo: free-port setup $(if $(TAGS),docker,public-images) free-cache ## Create a cluster, install Slipway and send a question to its models
+demo: free-port setup demo-settings $(if $(TAGS),docker,public-images) free-cache ## Create a cluster, install Slipway and send a question to its models
 	@ANSIBLE_STDOUT_CALLBACK=$${ANSIBLE_STDOUT_CALLBACK:-slipway.inference.stages} \
 	  SLIPWAY_STAGES_LOG=$${SLIPWAY_STAGES_LOG:-$(CACHE)/demo.log} SLIPWAY_STAGES="$(DEMO_STAGES)" \
 	  ansible-playbook playbooks/demo.yml --skip-tags verify $(if $(TAGS),--tags $(TAGS)) $(if $(VARS),-e @$(VARS))

@@ -7,7 +7,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -125,3 +130,99 @@ def test_the_next_steps_exist() -> None:
     paths = re.findall(r"\b(?:docs|examples)/[\w/.]*\w", message)
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@contextmanager
+def gateway(status: int, error: dict[str, Any]) -> Iterator[str]:
+    """A gateway that answers each request with an error. Yields its URL."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.dumps({"error": error}).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+REPLACE = "make demo TAGS=gateway VARS=FILE"
+NO_KEY = {"code": "invalid_api_key", "message": "The API key is missing or incorrect."}
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "variables", "lines"),
+    [
+        (
+            401,
+            NO_KEY,
+            {},
+            [
+                "tiny: 401 invalid_api_key. The API key is missing or incorrect.",
+                "tiny-from-zero: 401 invalid_api_key. The API key is missing or incorrect.",
+                "The gateway requires an API key. Run with the same VARS, or remove the key: make demo TAGS=gateway",
+            ],
+        ),
+        (
+            401,
+            NO_KEY,
+            {"gateway_api_keys": {"me": "demo-key-1"}, "models_list": [{"name": "mine"}]},
+            [
+                "mine: 401 invalid_api_key. The API key is missing or incorrect.",
+                f"The gateway does not accept the first key of gateway_api_keys. Replace its keys: {REPLACE}",
+            ],
+        ),
+        (
+            404,
+            {"code": None, "message": "No\x1b[2Jmodel."},
+            {"models_list": [{"name": name} for name in ("a", "b", "c")]},
+            [
+                "a: 404. No [2Jmodel.",
+                "b: 404. No [2Jmodel.",
+                "Look at the models: kubectl --kubeconfig kubeconfig get slipway -A -o wide",
+            ],
+        ),
+    ],
+)
+def test_the_last_lines_have_the_gateways_error_and_the_fix(
+    tmp_path: Path, status: int, error: dict[str, Any], variables: dict[str, Any], lines: list[str]
+) -> None:
+    play = deepcopy(ASKING)
+    [asking] = [task for task in play["tasks"] if "block" in task]
+    asking["block"][0] |= {"retries": 1, "delay": 0}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    environment = {
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".venv/collections"),
+        "ANSIBLE_CONFIG": "ansible.cfg",
+        "ANSIBLE_STDOUT_CALLBACK": "slipway.inference.stages",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_HOME": str(tmp_path / "home"),
+        "SLIPWAY_STAGES_LOG": str(tmp_path / "log"),
+    }
+    with gateway(status, error) as url:
+        given = json.dumps({"demo_url": url, "demo_kubeconfig": "kubeconfig", **variables})
+        done = subprocess.run(
+            ["ansible-playbook", str(tmp_path / "play.yml"), "-e", given],
+            env=os.environ | environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    assert done.returncode == 2, done.stdout + done.stderr
+    screen = done.stdout.splitlines()
+    assert screen[-len(lines) - 1 :] == [*lines, f"Log: {tmp_path}/log"], done.stdout
+    assert "demo-key-1" not in done.stdout
