@@ -313,6 +313,6 @@ def test_a_model_that_is_refused_exists(brief: Standalone) -> None:
             answer, looked = api.post(CHAT, json={"model": model}), api.get(f"/v1/models/{model}")
             assert answer.status_code == looked.status_code == 503
             assert answer.json() == looked.json()
-            assert answer.json()["error"]["message"].startswith(f"The model `{model}` is refused: InvalidSpec.")
+            assert answer.json()["error"]["message"].startswith(f"The model `{model}` is rejected: InvalidSpec.")
         other = api.post(CHAT, json={"model": "no-such-model"})
     assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")

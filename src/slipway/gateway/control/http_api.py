@@ -110,7 +110,7 @@ def build_model_list(
             return web.json_response(card.to_json())
         reason = table.refused.get(model)
         if reason and may_learn_refusal(own, model):
-            body = errors.not_ready(model, "is refused", reason)
+            body = errors.not_ready(model, "is rejected", reason)
             return web.Response(status=503, text=body, content_type="application/json", headers={"Retry-After": "10"})
         return _error_response(_unknown_model(model))
 

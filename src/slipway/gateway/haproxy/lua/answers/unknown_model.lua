@@ -46,7 +46,7 @@ local function unknown_model(txn)
     local model = txn:get_var("txn.model")
     -- If the model has a backend, it exists, but the request's label selector excludes it.
     local reason = not txn:get_var("txn.be") and reasons.of_id(model)
-    if reason then return not_ready(txn, "is refused", reason) end
+    if reason then return not_ready(txn, "is rejected", reason) end
     local suggestion = not txn:get_var("txn.be") and nearest.model(txn, model)
     not_found(txn, suggestion and "Did you mean `" .. suggestion .. "`?" or LIST)
 end
