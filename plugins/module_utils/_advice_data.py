@@ -440,10 +440,8 @@ CASES: Mapping[str, tuple[tuple[str, str], ...]] = {
             "the token is not allowed to read this repository",
             ("Accept the repository's terms on the hub, with the account of the token."),
         ),
-        (
-            "the hub has no such repository or file",
-            ("Check source.huggingface and source.file, or url. Names are case-sensitive."),
-        ),
+        ("the hub has no such repository", ("Check source.huggingface, or url. Names are case-sensitive.")),
+        ("the hub has no such file", ("Check source.huggingface and source.file, or url. Names are case-sensitive.")),
         ("has no file", ("Set the file to one that the repository contains, such as the one in the message.")),
         (
             "the hub cannot be reached from the pod",

@@ -53,15 +53,15 @@ def test_a_missing_file_of_an_unknown_source_is_reported_with_the_files() -> Non
         (
             TINY,
             (
-                "The repository slipway/tiny cannot be read from hub.example: the hub has no such repository or file."
-                " Check their names in the spec"
+                "The repository slipway/tiny cannot be read from hub.example: the hub has no such repository."
+                " Check its name in the spec"
             ),
         ),
         (
             Download(HubRepository("Qwen/Qwen3-0.6B-GGUF:Q4")),
             (
                 "The repository Qwen/Qwen3-0.6B-GGUF:Q4 cannot be read from huggingface.co: the hub has no such"
-                " repository or file. Check their names in the spec"
+                " repository. Check its name in the spec"
             ),
         ),
     ],
@@ -72,8 +72,25 @@ def test_a_missing_repository_is_reported_with_its_name_and_the_hub(download: Do
     assert (failure.message, failure.log) == (message, "")
 
 
-def test_a_rejected_argument_is_named() -> None:
-    failure = LLAMACPP.explain("error: invalid argument: --ctx-sise\n")
+def test_a_missing_file_is_not_reported_as_a_missing_repository() -> None:
+    failure = LLAMACPP.explain("E download: failed with status code: 404\n", TINY)
+    assert failure is not None
+    assert failure.message == (
+        "The model file tinny.gguf cannot be downloaded from hub.example: the hub has no such file."
+        " Check its name and that of the repository in the spec"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flag", "fix"),
+    [
+        ("--ctx-sise", "Did you mean --ctx-size?"),
+        ("--paralell", "Did you mean --parallel?"),
+        ("--zzzz", "Fix or remove it."),
+    ],
+)
+def test_a_rejected_argument_is_named_with_the_nearest_one(flag: str, fix: str) -> None:
+    failure = LLAMACPP.explain(f"error: invalid argument: {flag}\n")
     assert failure is not None
     assert (failure.reason, failure.log) == ("InvalidArgument", "")
-    assert failure.message == "llama-server rejected an argument in the spec: '--ctx-sise'. Fix or remove it."
+    assert failure.message == f"llama-server rejected an argument in the spec: '{flag}'. {fix}"

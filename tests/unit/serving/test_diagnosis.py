@@ -16,7 +16,10 @@ NOW = unix_time("2026-11-21T09:10:00Z")
 
 
 def pod(name: str = "tiny-1", created: str = "2026-11-21T09:00:00Z", **status: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "creationTimestamp": created}, "status": {"phase": "Running", **status}}
+    return {
+        "metadata": {"name": name, "namespace": "models", "creationTimestamp": created},
+        "status": {"phase": "Running", **status},
+    }
 
 
 def container(restarts: int = 1, started: bool = False, **fields: Any) -> list[dict[str, Any]]:
@@ -84,7 +87,7 @@ def test_the_state_of_a_container_decides_the_reason(statuses: list[dict[str, An
     [
         ("error: GET failed (401):", "requires a token"),
         ("failed to download model: Download 'http://hub/x' failed with status code: 403", "Accept its terms"),
-        ("error: GET failed (404):", "Check their names"),
+        ("error: GET failed (404):", "Check its name"),
         ("error: GET failed (503):", "retries automatically"),
         ("get_repo_commit: error: HTTPLIB failed: Could not establish connection", "cannot be reached"),
     ],
@@ -136,7 +139,7 @@ NOT_HELPFUL = "preemption: 0/2 nodes are available: 2 Preemption is not helpful 
         (
             'persistentvolumeclaim "nope" not found. not found',
             "PVCNotFound",
-            "There is no PersistentVolumeClaim 'nope'. Create it, or fix its name in the spec.",
+            "There is no PersistentVolumeClaim 'nope' in the namespace models. Create it, or fix its name in the spec.",
         ),
         (
             f"0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, {NOT_HELPFUL}",
@@ -182,8 +185,8 @@ def test_a_device_that_no_node_has_is_distinguished_from_one_in_use(message: str
 @pytest.mark.parametrize(
     ("message", "reason", "noun"),
     [
-        ('secret "hf-tokn" not found', "SecretNotFound", "Secret 'hf-tokn'"),
-        ('configmap "setings" not found', "ConfigMapNotFound", "ConfigMap 'setings'"),
+        ('secret "hf-tokn" not found', "SecretNotFound", "Secret 'hf-tokn' in the namespace models"),
+        ('configmap "setings" not found', "ConfigMapNotFound", "ConfigMap 'setings' in the namespace models"),
         ("couldn't find key token in Secret models/hf", "CreateContainerConfigError", "Secret models/hf"),
     ],
 )

@@ -85,7 +85,12 @@ def test_a_workers_failure_is_reported_for_the_group() -> None:
     mark = template_digest(workload["spec"]["template"])
     waiting = {"name": "engine", "image": "x", "state": {"waiting": {"reason": "ErrImagePull", "message": "gone"}}}
     pod = {
-        "metadata": {"name": "w", "annotations": {TEMPLATE: mark}, "creationTimestamp": "2026-11-22T09:00:00Z"},
+        "metadata": {
+            "name": "w",
+            "namespace": "models",
+            "annotations": {TEMPLATE: mark},
+            "creationTimestamp": "2026-11-22T09:00:00Z",
+        },
         "status": {"phase": "Pending", "containerStatuses": [waiting]},
     }
     limits = Limits(startup_seconds=60, unschedulable_grace_seconds=30, container="engine")

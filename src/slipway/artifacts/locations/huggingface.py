@@ -187,7 +187,6 @@ def page_of(path: str, original: str) -> list[str] | None:
 REFUSALS = (
     (401, "the hub requires a token, or the name does not exist. Check the names, and set HF_TOKEN"),
     (403, "the token is not allowed to read this repository. Accept its terms on the hub, or use another token"),
-    (404, "the hub has no such repository or file. Check their names in the spec"),
     (429, "the hub limits requests for now; the pod retries automatically"),
 )
 """HTTP status -> what the user can do about it."""
@@ -198,8 +197,18 @@ def passes(status: int) -> bool:
     return status == 429 or status >= 500
 
 
-def explain_status(status: int) -> str:
-    """Returns what the user can do about an HTTP status of the Hub."""
+MISSING = {
+    "repository": "the hub has no such repository. Check its name in the spec",
+    "file": "the hub has no such file. Check its name and that of the repository in the spec",
+    "": "the hub has no such repository or file. Check their names in the spec",
+}
+"""What was requested -> what the user can do about the status 404."""
+
+
+def explain_status(status: int, requested: str = "") -> str:
+    """Returns what the user can do about an HTTP status of the Hub. ``requested``: a key of MISSING."""
+    if status == 404:
+        return MISSING[requested]
     if status >= 500:
         return "the hub has an internal error; the pod retries automatically"
     return next((text for code, text in REFUSALS if code == status), "the hub rejected the download")

@@ -38,9 +38,13 @@ class LogPattern(NamedTuple):
     meaning: str
     passing: bool = False
     """Whether the failure is likely to resolve itself."""
+    choices: tuple[str, ...] = ()
+    """What a rejected value may have been meant to be."""
 
 
-def log_patterns(*rows: tuple[str, str, str] | tuple[str, str, str, bool]) -> tuple[LogPattern, ...]:
+def log_patterns(
+    *rows: tuple[str, str, str] | tuple[str, str, str, bool] | tuple[str, str, str, bool, tuple[str, ...]],
+) -> tuple[LogPattern, ...]:
     return tuple(LogPattern(re.compile(row[0]), *row[1:]) for row in rows)
 
 
@@ -105,13 +109,17 @@ def _failure(row: LogPattern, match: re.Match[str], excerpt: str, download: Down
     if groups.get("files") is not None:
         return Failure(row.reason, _missing_file(download, LISTED.findall(groups["files"])))
     if groups.get("value"):
-        return Failure(row.reason, f"{meaning}: {groups['value'][: spelling.CHARACTERS]!a}. Fix or remove it.")
+        value = groups["value"][: spelling.CHARACTERS]
+        alike = spelling.nearest(value, row.choices)
+        fix = f"Did you mean {' or '.join(alike)}?" if alike else "Fix or remove it."
+        return Failure(row.reason, f"{meaning}: {value!a}. {fix}")
     if groups.get("status") is None:
         return Failure(row.reason, meaning, excerpt, passing=row.passing)
     status = int(groups["status"])
+    requested = next((name for name in ("repository", "file") if f"{{{name}}}" in row.meaning), "")
     return Failure(
         row.reason,
-        f"{meaning}: {huggingface.explain_status(status)}",
+        f"{meaning}: {huggingface.explain_status(status, requested)}",
         "" if named else excerpt,
         passing=huggingface.passes(status),
     )

@@ -92,6 +92,20 @@ def _env(launch: Launch) -> dict[str, str]:
     }
 
 
+COMMON_FLAGS = (
+    *("--batch-size", "--cache-prompt", "--cache-ram", "--cache-reuse", "--cache-type-k", "--cache-type-v"),
+    *("--chat-template", "--chat-template-file", "--chat-template-kwargs", "--cont-batching", "--cpu-moe"),
+    *("--ctx-checkpoints", "--ctx-size", "--embedding", "--fit", "--fit-ctx", "--flash-attn"),
+    *("--frequency-penalty", "--gpu-layers", "--jinja", "--keep", "--kv-offload", "--lora", "--lora-scaled"),
+    *("--main-gpu", "--min-p", "--mmproj", "--n-cpu-moe", "--n-gpu-layers", "--n-predict", "--numa"),
+    *("--override-kv", "--override-tensor", "--parallel", "--pooling", "--presence-penalty", "--reasoning-budget"),
+    *("--reasoning-format", "--repeat-penalty", "--rerank", "--reranking", "--rope-freq-base", "--rope-freq-scale"),
+    *("--rope-scale", "--rope-scaling", "--seed", "--slot-save-path", "--split-mode", "--swa-full", "--temp"),
+    *("--tensor-split", "--threads", "--threads-batch", "--threads-http", "--timeout", "--top-k", "--top-p"),
+    *("--ubatch-size", "--yarn-orig-ctx"),
+)
+"""Flags that are suggested instead of a misspelled one. llama-server does not suggest any."""
+
 LOG_PATTERNS = log_patterns(
     (r"GET failed \((?P<status>\d{3})\)", DOWNLOAD, "The repository{repository} cannot be read{hub}"),
     (r"failed with status code: (?P<status>\d{3})", DOWNLOAD, "The model file{file} cannot be downloaded{hub}"),
@@ -101,7 +115,13 @@ LOG_PATTERNS = log_patterns(
     (r"exactly one out metadata, path_model", DOWNLOAD, "The hub returned no model file"),
     (r"No space left on device", DOWNLOAD, NO_SPACE),
     (r"invalid device: (?:ROCm|SYCL|Vulkan|CUDA)\d", "NoGpu", NO_GPU),
-    (r"invalid argument(?:: (?P<value>\S+))?", ARGUMENT, "llama-server rejected an argument in the spec"),
+    (
+        r"invalid argument(?:: (?P<value>\S+))?",
+        ARGUMENT,
+        "llama-server rejected an argument in the spec",
+        False,
+        COMMON_FLAGS,
+    ),
     (
         r"error while handling (?:argument|environment variable) \"(?P<value>[^\"\n]{1,200})\"",
         ARGUMENT,

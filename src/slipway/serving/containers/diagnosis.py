@@ -58,10 +58,14 @@ class Missing(NamedTuple):
     pattern: re.Pattern[str]
     reason: str
     noun: str
+    namespaced: bool = True
 
 
 RUNTIME_CLASS = Missing(
-    re.compile(r'is forbidden: pod rejected: RuntimeClass "([^"]+)" not found'), "RuntimeClassNotFound", "RuntimeClass"
+    re.compile(r'is forbidden: pod rejected: RuntimeClass "([^"]+)" not found'),
+    "RuntimeClassNotFound",
+    "RuntimeClass",
+    namespaced=False,
 )
 """Matches the API server's own message only: a webhook may name objects that are not in the spec."""
 MISSING = (
@@ -183,7 +187,7 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
     if condition.get("status") != "True":
         return Diagnosis()
     message = str(condition.get("message", ""))
-    if missing := _missing(message, (RUNTIME_CLASS,)):
+    if missing := _missing(message, "", (RUNTIME_CLASS,)):
         return Diagnosis(missing)
     remaining = unix_time(condition["lastTransitionTime"]) + REJECTED_GRACE_SECONDS - now
     if remaining > 0:
@@ -191,11 +195,12 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
     return Diagnosis(Failure("PodsRejected", f"The cluster rejected the model's pods: {message}"))
 
 
-def _missing(message: str, rows: Sequence[Missing] = MISSING) -> Failure | None:
-    """Returns a failure for the missing object that the message names; None if it names none."""
+def _missing(message: str, namespace: str, rows: Sequence[Missing] = MISSING) -> Failure | None:
+    """Returns a failure for the missing object that the message about a pod names; None if it names none."""
     for row in rows:
         if match := row.pattern.search(message):
-            text = f"There is no {row.noun} {match[1]!r}. Create it, or fix its name in the spec."
+            place = f" in the namespace {namespace}" if row.namespaced else ""
+            text = f"There is no {row.noun} {match[1]!r}{place}. Create it, or fix its name in the spec."
             return Failure(row.reason, text)
     return None
 
@@ -204,21 +209,21 @@ def _pod(pod: Object, limits: Limits, now: float, explain: Explain) -> Diagnosis
     status = pod.get("status", {})
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
-        return _unscheduled(scheduled, limits, now)
+        return _unscheduled(scheduled, limits, pod["metadata"]["namespace"], now)
     if status.get("phase") == "Failed":
         text = status.get("message") or status.get("reason") or "no reason given"
         return Diagnosis(Failure(status.get("reason") or "PodFailed", f"Pod {pod['metadata']['name']} failed: {text}"))
     for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
         own = container["name"] == limits.container
-        diagnosis = _container(container, limits, now, explain if own else None)
+        diagnosis = _container(pod["metadata"]["namespace"], container, limits, now, explain if own else None)
         if diagnosis.failure or diagnosis.recheck_seconds is not None:
             return diagnosis
     return Diagnosis()
 
 
-def _unscheduled(condition: Object, limits: Limits, now: float) -> Diagnosis:
+def _unscheduled(condition: Object, limits: Limits, namespace: str, now: float) -> Diagnosis:
     message = str(condition.get("message", ""))
-    failure = _missing(message)
+    failure = _missing(message, namespace)
     grace = MISSING_GRACE_SECONDS if failure else limits.unschedulable_grace_seconds
     remaining = unix_time(condition["lastTransitionTime"]) + grace - now
     if remaining > 0:
@@ -235,7 +240,7 @@ def _no_node(message: str) -> Failure:
     return Failure("Unschedulable", f"No node can run the model's pod: {message}")
 
 
-def _container(status: Object, limits: Limits, now: float, explain: Explain | None) -> Diagnosis:
+def _container(namespace: str, status: Object, limits: Limits, now: float, explain: Explain | None) -> Diagnosis:
     """Diagnoses a container. ``explain`` is None if it is not the engine's."""
     state = status.get("state", {})
     waiting = state.get("waiting", {})
@@ -245,7 +250,8 @@ def _container(status: Object, limits: Limits, now: float, explain: Explain | No
         return Diagnosis(Failure("ImagePullBackOff", f"{text} Check the name, the tag and imagePullSecrets."))
     if reason in CONFIG_REASONS and not NOT_SYNCED.match(message):
         return Diagnosis(
-            _missing(message) or Failure("CreateContainerConfigError", f"The container cannot be created: {message}")
+            _missing(message, namespace)
+            or Failure("CreateContainerConfigError", f"The container cannot be created: {message}")
         )
     ended = state.get("terminated") or status.get("lastState", {}).get("terminated")
     if ended:
