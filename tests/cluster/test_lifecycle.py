@@ -67,6 +67,8 @@ def test_kubectl_shows_models_by_their_short_name(cluster: Cluster, namespace: s
     assert rows[1][-2:] == ["Ready", name]
     wide = cluster.kubectl("get", "mdl.krypton.ai", "--namespace", namespace, "--output", "wide")
     assert f"http://{name}.{namespace}.svc:8080/v1" in wide
+    assert "CHANGE" in wide
+    assert "Complete" in wide
 
 
 def test_changed_args_roll_out_without_a_lost_request(cluster: Cluster, namespace: str, gateway_url: str) -> None:

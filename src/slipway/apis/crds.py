@@ -18,6 +18,9 @@ STATE = Column("State", "string", '.status.conditions[?(@.type=="Ready")].reason
 """For any kind: Ready, or the reason of the most important condition."""
 MODEL_ID = Column("Model ID", "string", ".status.modelId")
 """The ID that clients send, for kinds that the gateway serves."""
+CHANGE = Column("Change", "string", '.status.conditions[?(@.type=="Reconciling")].reason', priority=1)
+"""For the same kinds, with ``-o wide``: ``Complete``, or why the latest spec is not rolled out. If it never will be and
+an earlier spec answers, State is ``ChangeFailed``."""
 LABELS: Object = {"labels": {"app.kubernetes.io/part-of": "slipway"}}
 """Labels by which the role crds distinguishes our definitions from those of another installation."""
 
@@ -41,6 +44,7 @@ def _added(resource: CustomResource) -> Iterator[Column]:
         yield STATE
     if resource.status and "model_id" in resource.status.__struct_fields__:
         yield MODEL_ID
+        yield CHANGE
 
 
 def main(argv: list[str]) -> int:
