@@ -193,11 +193,14 @@ def run(module: Module, work: Callable[[], dict[str, Any]]) -> None:
     module.exit_json(**result)
 
 
+# Ansible prints the message twice, and long advice would be printed a third time.
+HINT_IN_MESSAGE = "See the end of msg."
+
+
 def _fail(module: Module, error: InferenceError, result: dict[str, Any]) -> NoReturn:
     hint = error.hint
     if module._verbosity < 1:  # noqa: SLF001  (Ansible has no other way to read it)
-        # Advice is at the end of the message, too.
-        result, hint = in_brief(result), "" if error.advice else hint
+        result, hint = in_brief(result), HINT_IN_MESSAGE if error.advice else hint
     module.fail_json(msg=error.text, error_code=error.code, hint=hint, status=error.status, **result)
 
 

@@ -233,7 +233,7 @@ error_code:
   type: str
   sample: failed
 hint:
-  description: Suggested fix, as at the end of C(msg). May be empty. Without C(-v), it is empty if objects failed.
+  description: Suggested fix, as at the end of C(msg). May be empty. If objects failed, only C(-v) shows it here.
   returned: on failure
   type: str
 status:

@@ -268,6 +268,13 @@ def test_without_v_a_failed_task_returns_all_objects_without_what_is_long(api: F
     assert whole[1].keys() - short[1].keys() == whole[1].keys() & long
 
 
+def test_without_v_the_hint_refers_to_the_message(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(bad=FAILED)
+    result = run("model", name="bad", namespace="models", spec=SPEC, verbosity=0)
+    assert result["hint"] == "See the end of msg."
+    assert result["msg"].endswith(f"\nWhat to do: {ADVICE['ImagePullBackOff']}")
+
+
 def test_without_v_a_failed_task_says_what_it_has_deleted(api: FakeApi, run: Run) -> None:
     api.controller = becomes(a=FAILED, old=READY)
     run("model", **_search("old"))
