@@ -139,7 +139,7 @@ molecule: setup docker ## Run all Molecule scenarios
 	scripts/lanes.py run 'molecule-*'
 
 .PHONY: engines
-engines: setup docker ## Test real engines behind the gateway, on a separate cluster (an hour, 30 GB)
+engines: setup docker ## Test real engines behind the gateway, on a separate cluster (half an hour, up to 22 GB)
 	scripts/engines.sh
 
 .PHONY: bench

@@ -8,7 +8,8 @@ shopt -s inherit_errexit
 [[ $# == 0 ]] || { sed -n 's/^# \{0,1\}//; 4p' "$0" >&2; exit 64; }
 command -v docker > /dev/null || exit 0 # without Docker, there are no clusters
 if ! timeout 60 docker info > /dev/null 2>&1; then
-  echo "error: Docker does not answer, so the clusters were not deleted. Start Docker, and run make clean again." >&2
+  echo "error: Docker does not answer, so the clusters were not deleted. Start Docker, or run make clean" \
+    "as a user who may use it (group docker)." >&2
   exit 1
 fi
 for cluster in slipway slipway-test slipway-gpu slipway-engines slipway-streams; do
@@ -18,7 +19,9 @@ for cluster in slipway slipway-test slipway-gpu slipway-engines slipway-streams;
     docker rm --force --volumes "${ids[@]}" > /dev/null
     echo "$cluster: deleted"
   fi
-  # You may have added other clusters to the file.
+  # You may have replaced the file, or added other clusters to it.
   kubeconfig=$HOME/.kube/$cluster.config
-  if [[ -e $kubeconfig && $(grep -c '^ *server:' "$kubeconfig") -le 1 ]]; then rm "$kubeconfig"; fi
+  if [[ -f $kubeconfig ]] && grep -q "name: kind-$cluster\$" "$kubeconfig" && [[ $(grep -c '^ *server:' "$kubeconfig") == 1 ]]; then
+    rm "$kubeconfig"
+  fi
 done

@@ -64,7 +64,7 @@ def _unknown_tag(name: str, tags: Collection[str], parts: dict[str, list[str]]) 
     # The screen shows other names for some stages.
     nearest = [part for part in parts.get(name, []) if part in tags] or get_close_matches(name, tags, 1, ALIKE)
     fix = f"Did you mean {' or '.join(nearest)}?" if nearest else f"Use one of {', '.join(sorted(tags))}."
-    return f"TAGS: {name!r} is not a stage. {fix}"
+    return f"TAGS: {name!r} is not a tag of the demo. {fix}"
 
 
 def find_variables(root: Path) -> tuple[set[str], set[str]]:

@@ -49,7 +49,7 @@ parts=("$@")
 ((${#parts[@]})) || read -ra parts <<< "${SLIPWAY_ENGINES:-}"
 ((${#parts[@]})) || parts=("${all_parts[@]}")
 for part in "${parts[@]}"; do
-  is_part "$part" || die "there is no part '$part'. The parts are ${all_parts[*]}."
+  is_part "$part" || die "the part '$part' does not exist. The parts are ${all_parts[*]}."
 done
 
 has_image() { docker image inspect --format '{{.Id}}' "$1" > /dev/null 2>&1; } # IMAGE
@@ -117,7 +117,7 @@ check_rights() {
   done
   ((${#blocked[@]})) || return 0
   ((${#others[@]} == 0)) || way+=", or run the other parts: scripts/engines.sh ${others[*]}"
-  die "building the images of these parts needs root: ${blocked[*]}. $way"
+  die "building the images of these parts needs root: ${blocked[*]}. $way."
 }
 
 needs_build() { # PART NETWORK
@@ -152,12 +152,13 @@ clean_up() {
 }
 
 need docker
-docker info > /dev/null 2>&1 || die "Docker does not answer; scripts/docker.sh installs and starts it"
+docker info > /dev/null 2>&1 || die "Docker does not answer. Run scripts/docker.sh to install and start it."
 if $remove; then
   open_cache
   for part in "${parts[@]}"; do
     remove_image "$part"
     remove_from_cache "$part"
+    say "$part: removed"
   done
   exit
 fi

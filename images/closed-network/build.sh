@@ -5,7 +5,8 @@
 #   build.sh [--because WHY] IMAGE...     prints a last line for each image: present, loaded or built
 #   build.sh --list                       prints the images that have a recipe
 #
-# Needs Docker, root, debootstrap (installed if apt is available) and, for the node image, Go.
+# Needs Docker, root, debootstrap (installed if apt is available), Go for compiled images, Python with pip for wheels, and cc
+# and readelf for vLLM and Infinity.
 set -euo pipefail
 # shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -67,10 +68,10 @@ plan() { # WHY IMAGE...; sets planned to the images that will be built
   say "$why: building ${#planned[@]} $known from source, about $(((seconds + 59) / 60)) min on 2 cores, once"
   [[ $(id -u) == 0 ]] || die "building images from Debian packages needs root"
   ((${#compiles[@]} == 0)) || command -v go > /dev/null \
-    || die "compiling ${compiles[*]} needs Go 1.26 or newer on PATH. Install it and run this again."
+    || die "compiling ${compiles[*]} needs Go 1.26.4 or newer on PATH. Install it and run this again."
   ((${#links[@]} == 0)) || { command -v cc && command -v readelf; } > /dev/null \
     || die "linking ${links[*]} needs cc and readelf on PATH. Install a C compiler (Debian's package gcc) and run this again."
-  need_space "$((${#compiles[@]} ? 10 : 3))"
+  need_space "$((${#compiles[@]} || ${#links[@]} ? 10 : 3))"
 }
 
 make_image() { # IMAGE COUNT; COUNT is a prefix such as "[1/4] ", empty if nothing needs to be built

@@ -1,5 +1,5 @@
 # torch without CUDA. The package index only has torch for NVIDIA GPUs. On a CPU, it never calls the CUDA libraries (5 GB), but
-# does not start without them. The replacements have a few kilobytes each, and their functions return "no device". Recipes
+# does not start without them. Each replacement has a few kilobytes, and its functions return "no device". Recipes
 # source this file and list it as an input; it needs cc and readelf.
 # shellcheck shell=bash
 
@@ -21,11 +21,11 @@ cuda_symbols() { # DIR
   find "$dir" -name '*.so*' -type f -printf '%f\n' | sort -u > "$dir.present"
   find "$dir" -name '*.so*' -type f | while IFS= read -r file; do
     dynamic=$(readelf --wide --dynamic "$file" 2> /dev/null || true) # some are linker scripts
-    needed=$(sed -n 's/.*(NEEDED).*\[\(lib\(cu\|nccl\|nv\)[^]]*\)\]/\1/p' <<< "$dynamic" | grep -vxFf "$dir.present" || true)
+    needed=$(sed -n 's/.*(NEEDED).*\[\(lib\(cu\|nccl\|nv\)[^]]*\)\]/\1/p' <<< "$dynamic" | grep -vxFf "$dir.present" | grep -v '^libcu\(rl\|ps\)[-.]' || true)
     [[ -n $needed ]] || continue
     while IFS= read -r library; do printf "%s none -\n" "$library"; done <<< "$needed"
     readelf --wide --dyn-syms "$file" | awk -v needed="$needed" '
-      $7 != "UND" || $8 !~ /^(cu|nccl|nv|__cuda)/ { next }
+      $7 != "UND" || $8 ~ /^(curl_|cups)/ || $8 !~ /^(cu|nccl|nv|__cuda)/ { next }
       { count = split(needed, libraries, "\n"); split($8, parts, "@"); version = parts[2] ? parts[2] : "-" }
       { for (at = 1; at <= count; at++) if (owns(libraries[at], version)) print libraries[at], parts[1], version }
       # Versions have the names of their libraries, except NVSHMEM.

@@ -48,6 +48,7 @@ options:
 """
 
 import os
+import re
 import time
 from typing import Any, TextIO
 
@@ -66,6 +67,9 @@ LABEL_CHARACTERS = 60
 
 # Before the fix in a message.
 FIX = "What to do"
+
+# Terminals execute these, and logs of engines and names of items may contain them.
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 NO_MESSAGE = "No message."
 HIDDEN = "Its output is hidden."
@@ -241,10 +245,11 @@ class CallbackModule(DefaultCallback):
     def _add_message(self, text: str) -> None:
         if not text.strip():
             return
+        printable = "\n".join(_printable(line) for line in text.rstrip("\n").split("\n"))
         if self._stage is None:
-            self._screen.display(text.rstrip("\n"))
+            self._screen.display(printable)
         else:
-            self._messages.append(text.rstrip("\n"))
+            self._messages.append(printable)
 
     def _show(self, text: str) -> None:
         if text.strip():
@@ -307,14 +312,20 @@ def _is_failed(item: Any) -> bool:
 def _lines(returned: dict[str, Any]) -> list[str]:
     if _is_hidden(returned):
         return [HIDDEN]
-    lines = [line.strip() for line in _message(returned).splitlines() if line.strip()] or [NO_MESSAGE]
+    message = [_printable(line).strip() for line in _message(returned).splitlines()]
+    lines = [line for line in message if line] or [NO_MESSAGE]
     # The message of a module may end with the hint.
     if len(lines) > LINES and lines[-1].startswith(FIX):
         lines = [*lines[: LINES - 1], lines[-1]]
-    hint = [line for line in str(returned.get("hint") or "").splitlines() if line not in "\n".join(lines)]
+    hints = [_printable(line) for line in str(returned.get("hint") or "").splitlines()]
+    hint = [line for line in hints if line not in "\n".join(lines)]
     if lines[-1].startswith(FIX):
         hint = []
     return [*lines[:LINES], *hint[:HINT_LINES]]
+
+
+def _printable(line: str) -> str:
+    return CONTROL_CHARACTERS.sub(" ", line)
 
 
 def _is_hidden(returned: dict[str, Any]) -> bool:
@@ -326,8 +337,8 @@ def _labeled(item: dict[str, Any], text: str) -> str:
     label = item.get("_ansible_item_label", item.get("item"))
     if _is_hidden(item) or isinstance(label, bool) or not isinstance(label, (str, int)):
         return text
-    name = str(label).strip()
-    if not name or "\n" in name or len(name) > LABEL_CHARACTERS or text.split()[:1] in ([name], [f"{name}:"]):
+    name = _printable(str(label)).strip()
+    if not name or len(name) > LABEL_CHARACTERS or text.split()[:1] in ([name], [f"{name}:"]):
         return text
     return f"{name}: {text}"
 

@@ -448,7 +448,7 @@ error_code:
   type: str
   sample: failed
 hint:
-  description: Suggested fix, as at the end of C(msg). May be empty. If objects failed, only C(-v) shows it here.
+  description: Suggested fix, or a reference to the one at the end of C(msg). May be empty.
   returned: on failure
   type: str
 status:

@@ -114,7 +114,7 @@ def test_a_key_gets_the_reason_of_a_refused_model_only_if_it_may_use_it(
             for place, answer in answers.items():
                 expected = (503, "model_not_ready") if model in learned else (404, "model_not_found")
                 assert (answer.status_code, answer.json()["error"]["code"]) == expected, (place, model)
-                assert ("refused" in answer.text) == (model in learned), (place, model)
+                assert ("rejected" in answer.text) == (model in learned), (place, model)
 
 
 def test_a_client_cannot_pass_for_another_key_at_the_model_list(limited: Standalone) -> None:

@@ -24,10 +24,10 @@ def check(*arguments: str) -> list[str]:
 @pytest.mark.parametrize(
     ("tags", "message"),
     [
-        ("gatway", "error: TAGS: 'gatway' is not a stage. Did you mean gateway?"),
-        ("controller, gatway", "error: TAGS: 'gatway' is not a stage. Did you mean gateway?"),
-        ("checks", "error: TAGS: 'checks' is not a stage. Did you mean preflight?"),
-        ("APIs", "error: TAGS: 'APIs' is not a stage. Did you mean crds?"),
+        ("gatway", "error: TAGS: 'gatway' is not a tag of the demo. Did you mean gateway?"),
+        ("controller, gatway", "error: TAGS: 'gatway' is not a tag of the demo. Did you mean gateway?"),
+        ("checks", "error: TAGS: 'checks' is not a tag of the demo. Did you mean preflight?"),
+        ("APIs", "error: TAGS: 'APIs' is not a tag of the demo. Did you mean crds?"),
     ],
 )
 def test_an_unknown_tag_is_reported_with_the_nearest_one(tags: str, message: str) -> None:
@@ -36,7 +36,7 @@ def test_an_unknown_tag_is_reported_with_the_nearest_one(tags: str, message: str
 
 def test_an_unknown_tag_that_is_like_none_is_reported_with_all() -> None:
     [line] = check("--tags", "zzz")
-    assert line.startswith("error: TAGS: 'zzz' is not a stage. Use one of ")
+    assert line.startswith("error: TAGS: 'zzz' is not a tag of the demo. Use one of ")
     assert "gateway, " in line
     assert "always" not in line
 

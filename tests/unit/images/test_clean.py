@@ -40,11 +40,19 @@ def test_a_kubeconfig_with_other_clusters_is_kept(bench: Bench, kubeconfig: Path
     assert kubeconfig.exists()
 
 
+def test_a_kubeconfig_of_another_cluster_is_kept(bench: Bench, kubeconfig: Path) -> None:
+    bench.stand_in("docker", "")
+    kubeconfig.write_text("clusters:\n- cluster:\n    server: https://api.example.com\n  name: production\n")
+    assert bench.run(SCRIPT).returncode == 0
+    assert kubeconfig.exists()
+
+
 def test_without_an_answer_from_docker_it_reports_that_clusters_remain(bench: Bench, kubeconfig: Path) -> None:
     bench.stand_in("docker", "exit 1")
     ended = bench.run(SCRIPT)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        "error: Docker does not answer, so the clusters were not deleted. Start Docker, and run make clean again.\n"
+        "error: Docker does not answer, so the clusters were not deleted. Start Docker, or run make clean"
+        " as a user who may use it (group docker).\n"
     )
     assert kubeconfig.exists()

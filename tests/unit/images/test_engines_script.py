@@ -163,7 +163,8 @@ def test_a_folder_of_docker_that_is_not_on_this_machine_is_not_checked(machine: 
 def test_an_unknown_part_is_named_beside_the_known_ones(machine: Bench, name: str) -> None:
     ended = machine.run(SCRIPT, "infinity", name)
 
-    assert ended.stderr == f"error: there is no part '{name}'. The parts are llamacpp faster-whisper infinity vllm.\n"
+    parts = "llamacpp faster-whisper infinity vllm"
+    assert ended.stderr == f"error: the part '{name}' does not exist. The parts are {parts}.\n"
     assert machine.calls == []
 
 
@@ -187,7 +188,7 @@ def test_a_part_that_root_builds_is_rejected_before_the_first_one(user: Bench) -
     assert ended.returncode == 1
     assert ended.stderr == (
         "error: building the images of these parts needs root: faster-whisper. Run this as root, or run the other"
-        " parts: scripts/engines.sh llamacpp infinity vllm\n"
+        " parts: scripts/engines.sh llamacpp infinity vllm.\n"
     )
     assert plays(user) == []
     assert not [call for call in user.calls if call.startswith("docker pull") and "hello-world" not in call]
@@ -200,8 +201,8 @@ def test_on_a_closed_network_root_builds_every_missing_image(user: Bench) -> Non
     ended = user.run(SCRIPT, "infinity", "vllm")
 
     assert "the images of these parts needs root: infinity. " in ended.stderr
-    assert ended.stderr.endswith(" scripts/engines.sh vllm\n")
-    assert user.run(SCRIPT, "infinity").stderr.endswith("needs root: infinity. Run this as root\n")
+    assert ended.stderr.endswith(" scripts/engines.sh vllm.\n")
+    assert user.run(SCRIPT, "infinity").stderr.endswith("needs root: infinity. Run this as root.\n")
     assert plays(user) == []
 
 

@@ -29,7 +29,7 @@ def test_a_port_that_somebody_else_has_ends_it(bench: Bench, tmp_path: Path, tak
     bench.stand_in("docker", "echo '127.0.0.1:1->30080/tcp'")
     ended = bench.run(SCRIPT, settings(tmp_path, taken))
     assert ended.returncode == 1
-    assert f"Port {taken} on 127.0.0.1 is in use" in ended.stderr
+    assert f"error: port {taken} on 127.0.0.1 is in use" in ended.stderr
     assert "local_cluster_gateway_port" in ended.stderr
 
 
@@ -46,4 +46,4 @@ def test_a_free_port_is_fine_where_there_is_no_docker_yet(bench: Bench, tmp_path
 
 
 def test_variables_that_are_not_there_are_told(bench: Bench) -> None:
-    assert "VARS: file 'nowhere.yml' does not exist." in bench.run(SCRIPT, "nowhere.yml").stderr
+    assert "VARS: the file 'nowhere.yml' does not exist or is not readable." in bench.run(SCRIPT, "nowhere.yml").stderr

@@ -223,3 +223,9 @@ def test_the_fix_at_the_end_of_a_long_message_is_the_last_line() -> None:
     log = "\n".join(f"line {number}" for number in range(9))
     returned = {"msg": f"It failed. Last log lines:\n{log}\nWhat to do: Wait.", "hint": "See the end of msg."}
     assert failure_lines(returned) == ["It failed. Last log lines:", "line 0", "What to do: Wait."]
+
+
+def test_a_terminal_gets_no_control_characters_of_a_message() -> None:
+    items = [{"msg": "late\x1b]0;title\x07", "failed": True, "item": "a\x1b[2J"}]
+    assert failure_lines({"msg": "One or more items failed", "results": items}) == ["a [2J: late ]0;title"]
+    assert failure_lines({"msg": "\x1b[2Jlate", "hint": "Wait\x9b2J."}) == ["[2Jlate", "Wait 2J."]
