@@ -50,6 +50,7 @@ options:
 import os
 import re
 import time
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from ansible import context
@@ -133,7 +134,9 @@ class CallbackModule(DefaultCallback):
         self._stage: Stage | None = None
         self._passed: set[str] = set()
         self._changed = 0
-        self._failed: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._failed: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {}
+        # The failed items of each loop, by host and task. ansible-core 2.21 shows in no other way which items failed.
+        self._failed_items: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self._path = ""
         self._began = time.monotonic()
         # Messages of the running stage, which are shown after its line.
@@ -209,18 +212,22 @@ class CallbackModule(DefaultCallback):
             self._add_message(returned["msg"])
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        # First, because the usual callback removes the results of a loop.
-        if not ignore_errors:
-            self._remember(result)
         super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
+        items = self._failed_items.pop(_key(result), [])
+        if not ignore_errors:
+            self._remember(result, items)
+
+    def v2_runner_item_on_failed(self, result: Any) -> None:
+        self._failed_items.setdefault(_key(result), []).append(dict(result._result))
+        super().v2_runner_item_on_failed(result)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         super().v2_runner_on_unreachable(result)
-        self._remember(result)
+        self._remember(result, self._failed_items.pop(_key(result), []))
 
-    def _remember(self, result: Any) -> None:
+    def _remember(self, result: Any, items: list[dict[str, Any]]) -> None:
         # A block may rescue it, so only the end of the run shows whether it counts.
-        self._failed[result._host.get_name()] = (result._task.get_name(), dict(result._result))
+        self._failed[result._host.get_name()] = (result._task.get_name(), dict(result._result), items)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         super().v2_playbook_on_stats(stats)
@@ -236,10 +243,10 @@ class CallbackModule(DefaultCallback):
         self._show(f"Log: {os.path.abspath(self._path)}")
 
     def _show_failure(self, host: str) -> None:
-        task, returned = self._failed.get(host, ("", {}))
+        task, returned, items = self._failed.get(host, ("", {}, []))
         where = "" if host == "localhost" else f" on {host}"
         self._show(stringc(f"Failed{where}: {task}", "red"))
-        for line in failure_lines(returned):
+        for line in failure_lines(returned, items):
             self._show(line)
 
     def _add_message(self, text: str) -> None:
@@ -291,10 +298,12 @@ def _outcome(stage: Stage) -> str:
     return "ok" if stage.done else "off"
 
 
-def failure_lines(returned: dict[str, Any]) -> list[str]:
+def _key(result: Any) -> tuple[str, str]:
+    return result._host.get_name(), str(result._task._uuid)
+
+
+def failure_lines(returned: dict[str, Any], failed: Sequence[dict[str, Any]] = ()) -> list[str]:
     """Return the message and the hint of a failed task, or of the failed items of its loop."""
-    results = returned.get("results")
-    failed = [item for item in results if _is_failed(item)] if isinstance(results, list) else []
     if not failed or _is_hidden(returned):
         return _lines(returned)
     if len(failed) == 1:
@@ -303,10 +312,6 @@ def failure_lines(returned: dict[str, Any]) -> list[str]:
     lines = [_labeled(item, " ".join(_lines(item))[:CHARACTERS]) for item in failed[:ITEMS]]
     others = len(failed) - ITEMS
     return [*lines, f"{others} more {'item' if others == 1 else 'items'} failed."] if others > 0 else lines
-
-
-def _is_failed(item: Any) -> bool:
-    return isinstance(item, dict) and bool(item.get("failed") or item.get("unreachable"))
 
 
 def _lines(returned: dict[str, Any]) -> list[str]:
@@ -346,7 +351,8 @@ def _labeled(item: dict[str, Any], text: str) -> str:
 def _message(returned: dict[str, Any]) -> str:
     message = str(returned.get("msg") or returned.get("stderr") or returned.get("module_stderr") or NO_MESSAGE)
     errors = str(returned.get("stderr") or "").strip()
-    return errors[-CHARACTERS:] if message == "non-zero return code" and errors else message
+    # ansible-core 2.21 puts it into a sentence.
+    return errors[-CHARACTERS:] if "non-zero return code" in message and errors else message
 
 
 def _changes(count: int) -> str:

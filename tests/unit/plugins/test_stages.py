@@ -204,7 +204,7 @@ def test_a_hidden_item_among_others_stays_hidden(hidden: dict[str, Any]) -> None
         {"failed": True, "msg": "hunter2", "item": "s3cret", **hidden},
         {"failed": True, "msg": "late", "item": "a"},
     ]
-    assert failure_lines({"msg": "One or more items failed", "results": items}) == ["Its output is hidden.", "a: late"]
+    assert failure_lines({"msg": "One or more items failed"}, items) == ["Its output is hidden.", "a: late"]
 
 
 def test_a_hint_that_the_message_has_is_not_repeated() -> None:
@@ -216,7 +216,7 @@ def test_a_hint_that_the_message_has_is_not_repeated() -> None:
 
 def test_long_messages_of_items_are_cut() -> None:
     items = [{"failed": True, "msg": "x" * 9000, "item": name} for name in ("a", "y" * 9000)]
-    assert [len(line) for line in failure_lines({"results": items})] == [len("a: ") + 300, 300]
+    assert [len(line) for line in failure_lines({}, items)] == [len("a: ") + 300, 300]
 
 
 def test_the_fix_at_the_end_of_a_long_message_is_the_last_line() -> None:
@@ -227,5 +227,5 @@ def test_the_fix_at_the_end_of_a_long_message_is_the_last_line() -> None:
 
 def test_a_terminal_gets_no_control_characters_of_a_message() -> None:
     items = [{"msg": "late\x1b]0;title\x07", "failed": True, "item": "a\x1b[2J"}]
-    assert failure_lines({"msg": "One or more items failed", "results": items}) == ["a [2J: late ]0;title"]
+    assert failure_lines({"msg": "One or more items failed"}, items) == ["a [2J: late ]0;title"]
     assert failure_lines({"msg": "\x1b[2Jlate", "hint": "Wait\x9b2J."}) == ["[2Jlate", "Wait 2J."]
