@@ -146,5 +146,5 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rule(group: str, resources: list[str], verbs: tuple[str, ...]) -> Object:
-    """Returns an RBAC rule."""
+    """Returns an RBAC rule for resources of one API group."""
     return {"apiGroups": [group], "resources": resources, "verbs": [*verbs]}

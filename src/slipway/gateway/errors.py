@@ -1,7 +1,7 @@
 """The gateway's own error responses, in OpenAI's format, or in Anthropic's format on paths of its protocol.
 
 None of them contains text from the user, because HAProxy cannot escape it reliably. Lua can, so messages that name a
-model are written there (`unknown_model.lua`). Lua also selects the format of an error when it occurs, so that other
+model are written there (``unknown_model.lua``). Lua also selects the format of an error when it occurs, so that other
 requests cost nothing.
 """
 
@@ -17,7 +17,7 @@ SERVER = "server_error"
 
 
 class ErrorResponse(NamedTuple):
-    """One error: HTTP status and the fields of OpenAI's error object. `retry_after`: seconds; 0: no such header."""
+    """One error: HTTP status and the fields of OpenAI's error object. ``retry_after``: seconds; 0: no such header."""
 
     status: int
     message: str
@@ -52,7 +52,7 @@ ANTHROPIC_TYPES = {
     503: "overloaded_error",
     504: "timeout_error",
 }
-"""Anthropic's error type of each status. The additional field `code` is an extension, which clients ignore."""
+"""Anthropic's error type of each status. The additional field ``code`` is an extension, which clients ignore."""
 
 INVALID_JSON = ErrorResponse(400, "The request body is not a valid JSON object.")
 NO_FORM = ErrorResponse(400, "The request body is not a valid form. Send it as multipart/form-data.")
@@ -293,7 +293,7 @@ def error_file(error: ErrorResponse, most_bytes: int) -> str:
 
 
 def return_rule(error: ErrorResponse, status: int = 0) -> str:
-    """Returns the action of an http-request rule that responds with this error. `status`: replaces its status."""
+    """Returns the action of an http-request rule that responds with this error. ``status``: replaces its status."""
     return f"return {_reply(error, status or error.status)}"
 
 

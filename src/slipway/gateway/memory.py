@@ -17,7 +17,7 @@ SMALL_BUFFER = 8192
 answer does not fit in a small buffer, HAProxy copies the whole ordinary buffer: at 1 KB that was more than a third of
 all instructions. HAProxy does not limit the number of small buffers, so memory is reserved for one with each ordinary
 buffer. A request holds one more in each hop. There can be at most connections.total_connections of these, and they fit
-in the tenth that `max_buffers` leaves free: in a measurement with 768 MiB, HAProxy reserved at most 730."""
+in the tenth that ``max_buffers`` leaves free: in a measurement with 768 MiB, HAProxy reserved at most 730."""
 
 _MIB = 1 << 20
 _PROGRAM = 48 * _MIB
@@ -45,7 +45,7 @@ def minimum_limit(threads: int, max_body_bytes: int) -> int:
 
 
 def max_buffers(threads: int, max_body_bytes: int, limit: int) -> int:
-    """Returns how many ordinary buffers may be in use; 0 if `limit` is 0. Further requests wait for a free buffer."""
+    """Returns how many ordinary buffers may be in use; 0 if ``limit`` is 0. Further requests wait for a free buffer."""
     if not limit:
         return 0
     large = large_buffer(max_body_bytes)
@@ -54,7 +54,7 @@ def max_buffers(threads: int, max_body_bytes: int, limit: int) -> int:
 
 
 def max_connections(maximum: int, threads: int, max_body_bytes: int, limit: int) -> int:
-    """Returns how many clients may be connected: `maximum`, or fewer if `limit` bytes (0: no limit) require it.
+    """Returns how many clients may be connected: ``maximum``, or fewer if ``limit`` bytes (0: no limit) require it.
 
     Every connection has a buffer. Slow clients and requests in hops need more than one, so connections.py limits each
     client address.
@@ -63,7 +63,7 @@ def max_connections(maximum: int, threads: int, max_body_bytes: int, limit: int)
 
 
 def buffer_budget(threads: int, max_body_bytes: int, limit: int) -> int:
-    """Returns how many bytes of buffers may be in use when a large buffer is allocated; 0 if `limit` is 0.
+    """Returns how many bytes of buffers may be in use when a large buffer is allocated; 0 if ``limit`` is 0.
 
     The rest always remains available to small requests.
     """

@@ -60,7 +60,7 @@ class Jwt(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
     algorithms: Annotated[tuple[Literal["RS256", "ES256"], ...], msgspec.Meta(min_length=1)] = ("RS256", "ES256")
     """Allowed signature algorithms."""
     ca: str = ""
-    """CA certificates (PEM) for `jwks_url`, instead of the system's."""
+    """CA certificates (PEM) for ``jwks_url``, instead of the system's."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -131,7 +131,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
     @property
     def directory(self) -> Path:
-        """Returns `run_directory` as a path."""
+        """Returns ``run_directory`` as a path."""
         return Path(self.run_directory)
 
 

@@ -8,8 +8,9 @@ long as these stay the same. A repository may contain a file ``.hub.yaml``:
       refs/tags/v1: .
       refs/pr/1: proposals/1
 
-Such a folder is not part of main. The file belongs to the repository's writer, not to the operator: it can restrict
-access to its own repository, and allow nothing else. What the operator gates stays gated.
+The folder of a further revision is not part of main. The file belongs to the repository's writer, not to the operator:
+it can restrict access to its own repository and add revisions, but cannot grant access. What the operator gates stays
+gated.
 
 Symbolic links are followed if they stay inside their own repository (the volume of a ConfigMap consists of them);
 others are ignored, as are folders whose names begin with a dot.

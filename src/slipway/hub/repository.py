@@ -100,7 +100,7 @@ class Repository:
         return self.refs[MAIN]
 
     def revision(self, name: str) -> Revision | None:
-        """Returns the revision for a branch, a tag, a full ref or a commit ID."""
+        """Returns the revision for a branch, a tag, a full ref or a commit ID; None if there is none."""
         for ref in (name, f"refs/heads/{name}", f"refs/tags/{name}", f"refs/{name}"):
             if ref in self.refs:
                 return self.refs[ref]

@@ -134,7 +134,7 @@ class Hub:
         return documents.model(repository, repository.main, blobs=False) if repository else None
 
     async def _row(self, name: str) -> documents.Document | None:
-        """Returns the same without its files."""
+        """Returns a repository without its files; None if it does not exist or cannot be served."""
         now = asyncio.get_running_loop().time()
         cached = self._rows.get(name)
         if cached is not None and now - cached[0] <= FRESH_ROW:
@@ -171,7 +171,7 @@ class Hub:
         return web.json_response(documents.paths_info(revision, await _paths(request)))
 
     async def resolve(self, request: web.Request) -> web.StreamResponse:
-        """Returns the file itself. LFS files are also sent from here, without a redirect: the hub has no separate
+        """Sends a file of a revision. LFS files are also sent from here, without a redirect: the hub has no separate
         storage."""
         repository, revision = await self._find_revision(request)
         if repository.gated and USER not in request:
@@ -201,8 +201,8 @@ class Hub:
         return repository, revision
 
     async def _load(self, name: str) -> Repository | None:
-        """Returns the current or recently cached repository. Raises as Library.load does, and HubError if too many
-        requests are waiting."""
+        """Returns the current or recently cached repository; None if it does not exist. Raises as Library.load does,
+        and HubError if too many requests are waiting."""
         if not await asyncio.to_thread(self._library.has, name):
             self._outcomes.pop(name, None)
             return None

@@ -46,7 +46,7 @@ class Tokens:
         self._tokens = parse(path.read_text(encoding="utf-8"))
 
     def user(self, token: str) -> str | None:
-        """Returns the name of a token's owner. It takes the same time for every token, valid or not."""
+        """Returns the name of a token's owner; None for an invalid token. It takes the same time for every token."""
         self._refresh()
         digest, owner = _hash(token), None
         for name, expected in self._tokens.items():

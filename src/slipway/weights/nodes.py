@@ -136,7 +136,8 @@ class Requirement(msgspec.Struct, frozen=True):
         return f"the operator {self.operator} of {self.key} is not one of In, NotIn, Exists, DoesNotExist, Gt and Lt"
 
     def holds(self, values: Mapping[str, str]) -> bool:
-        """Whether these labels meet the condition, by the scheduler's rules: a missing value is not in any list."""
+        """Whether these labels or fields meet the condition. As in the scheduler, NotIn also holds if the key is
+        missing."""
         value = values.get(self.key)
         match self.operator:
             case "In":

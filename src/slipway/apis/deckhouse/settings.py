@@ -43,10 +43,10 @@ class DeckhouseSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
     storage_class_name: str = ""
     """StorageClass of claims with delivered models; empty: the cluster's default."""
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
-    """Access mode of these claims."""
+    """Access mode of claims with delivered models."""
     run_as_user: Annotated[int, Meta(ge=0)] = 65532
-    """User that fills these claims. 0 if volumes do not support a pod's group and so belong to root, like node
-    directories."""
+    """User that fills claims with delivered models. 0 if volumes do not support a pod's group and so belong to root,
+    like node directories."""
     node_registry: str = ""
     """``host:port`` of the registry for nodes; empty: no image volumes."""
     image: bool = False

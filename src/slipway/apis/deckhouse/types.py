@@ -159,7 +159,7 @@ class SourceCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Capabilities of the model according to its source."""
 
     provider: Provider | UnsetType = UNSET
-    """Source that reports them."""
+    """Source that reports the capabilities."""
     tasks: Words | UnsetType = UNSET
     """Tasks, as the source names them."""
     features: Words | UnsetType = UNSET
@@ -243,7 +243,7 @@ class CatalogSourceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     catalog_revision: str | UnsetType = UNSET
     """Revision of the catalog at the last successful read."""
     entry_count: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
-    """Number of active entries in that revision."""
+    """Number of active entries in the catalog at the last successful read."""
     last_successful_refresh_time: Time | UnsetType = UNSET
     """Time of the last successful read."""
     conditions: Conditions | UnsetType = UNSET

@@ -18,7 +18,7 @@ from slipway.serving.status.report import Component, model_id, report, routed
 
 
 def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
-    """Returns the status. If a Model cannot be served, its last valid Deployment continues to serve."""
+    """Returns the Model's status. If it cannot be served, the last valid Deployment continues to serve."""
     world, settings = view.world, view.world.settings
     namespace, name = key(world.resource)
     limits = Limits(

@@ -42,7 +42,7 @@ class ObjectName(msgspec.Struct, frozen=True, omit_defaults=True):
     name: Annotated[str, Meta(extra_json_schema={"default": ""})] = ""
     """Name of the object."""
     optional: bool | UnsetType = UNSET
-    """If true, the pod can start without it."""
+    """If true, the pod can start without the object."""
 
 
 class EnvFromSource(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

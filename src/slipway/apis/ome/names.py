@@ -29,8 +29,8 @@ MODEL_TYPE_LABEL, MODEL_VENDOR_LABEL = "base-model-type", "base-model-vendor"
 MODEL_LABEL = "ome.io/model"
 """Label of the Jobs that load a model, and of their pods: the model's name."""
 VOLUME_LABEL, VOLUME_OF_LABEL = "slipway.inference/volume", "slipway.inference/volume-of"
-"""Labels of a model's volumes and claims. Of volumes: their name, by which the claim selects its volume. Of claims: the
-end of the model's node label."""
+"""Labels of a model's volumes and claims. The first contains the name of a volume, by which its claim selects it; the
+second is on claims and contains the end of the model's node label."""
 ENGINE_LABEL = "ome.io/engine"
 """Label of pods that receive requests: the engine in their command line, if it is a known one."""
 FINE_TUNED_LABEL, STRATEGY_LABEL = "fine-tuned-serving", "fine-tuned-weight-ft-strategy"

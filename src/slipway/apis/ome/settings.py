@@ -26,7 +26,7 @@ class OMESettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     loads_at_once: Annotated[int, msgspec.Meta(ge=1)] = 3
     """Maximum number of models that one node loads at a time."""
     run_as_user: int = 65532
-    """User that fills these folders and becomes their owner first. 0: root."""
+    """User that fills the models' folders on nodes and becomes their owner first. 0: root."""
 
 
 def ome(settings: Settings) -> OMESettings:

@@ -27,7 +27,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Concurrent requests; for embeddings the number of texts in each request."""
     requests: Count
     failed: Count
-    """How many of these requests failed."""
+    """Number of failed requests, included in ``requests``."""
     seconds: Figure
     """Duration of the run."""
     requests_per_second: Figure

@@ -59,7 +59,7 @@ SAME_TASKS: Mapping[str, str] = {
     "image-text-to-image": "image-to-image",
     "video-generation": "text-to-video",
 }
-"""Task -> the equivalent task above."""
+"""Task -> the equivalent task that decides about its endpoint types, inputs and outputs."""
 TASKS: Mapping[str, str] = {
     TEXT_TO_TEXT: "text-generation",
     EMBEDDING: "feature-extraction",

@@ -42,7 +42,7 @@ ERROR = re.compile(rb'\{\s*"error"\s*:\s*"[^"]*"\s*\}')
 JSON = frozenset(("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors.index.json"))
 """JSON files that every engine reads in addition to safetensors."""
 TAIL = 64
-"""Number of bytes at the end of such a file that show whether it is complete."""
+"""Number of bytes at the end of a JSON file to check for whether it is complete."""
 MOST_PARTS = 1000
 GGUF = ".gguf"
 INDEX = ".safetensors.index.json"

@@ -147,8 +147,8 @@ def _forms(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Add
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Parses an address, without its zone. An IPv4-mapped IPv6 address becomes the IPv4 address, because the system
-    connects to that one."""
+    """Parses an address, without its zone; None if it is invalid. An IPv4-mapped IPv6 address becomes the IPv4 address,
+    because the system connects to that one."""
     try:
         ip = ip_address(text.partition("%")[0])
     except ValueError:

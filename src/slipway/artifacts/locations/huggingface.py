@@ -17,8 +17,8 @@ OLD_TOKEN = "HUGGINGFACE_HUB_TOKEN"  # noqa: S105 - the variable's name
 SECRET_KEYS = ("token", TOKEN, "HUGGING_FACE_HUB_TOKEN")
 """Possible keys for the token in a Secret; the first existing one counts."""
 CANDIDATE = "SLIPWAY_HUB_TOKEN_"
-"""Prefix of a loader's variables with the values of these keys, numbered in their order, because a variable of a
-container has a single source and no fallback."""
+"""Prefix of the loader's environment variables that hold the values of :data:`SECRET_KEYS`, followed by the key's
+index. There is one per key, because a variable has only one source and no fallback."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,254}")
 SOME_REPOSITORY = "a repository such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"

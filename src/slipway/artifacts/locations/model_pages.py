@@ -33,7 +33,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def provider_of(url: str) -> Provider | None:
-    """Returns the model's provider, even if the URL does not name an available model."""
+    """Returns the provider whose host the URL names, even if there is no such model; None for other hosts."""
     host = _split(url).hostname
     return "HuggingFace" if host in huggingface.HOSTS else "Ollama" if host in OLLAMA else None
 

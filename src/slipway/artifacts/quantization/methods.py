@@ -87,8 +87,8 @@ def _fp4(size: int) -> tuple[Rates, Mapping[str, Fraction]]:
 
 
 def _build_group(targets: Sequence[str] | None, rates: Rates, scales: Mapping[str, Fraction] | None = None) -> Group:
-    """Builds a group. ``targets``: names and wildcard patterns of modules. Empty: all others. None: unknown, so any
-    module."""
+    """Builds a group of modules with the same quantization. ``targets``: names and wildcard patterns of the modules.
+    Empty: all others. None: unknown, so any module."""
     patterns = tuple(one for one in targets or () if WILD & set(one[: name_patterns.LONGEST]))
     names = frozenset(targets or ()).difference(patterns)
     return Group(rates=rates, scales=scales or {}, names=names, patterns=patterns, rest=not targets)
@@ -317,7 +317,7 @@ READERS: Sequence[tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Scheme]]]
 
 
 def _reader_without_method(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Scheme] | None:
-    """Detects the method by fields that only one method has."""
+    """Detects the method by fields that only one method has. Returns None if there are no such fields."""
     if any(settings.get(name) is True for name in ("load_in_4bit", "load_in_8bit")):
         return _bitsandbytes
     if isinstance(settings.get("config_groups"), Mapping):

@@ -333,7 +333,7 @@ def _merge_parts(one: Object, other: Object) -> Object:
 
 
 def _trim_first(trims: Sequence[Trim], obj: Object) -> Object | None:
-    """Returns the part of an object that the first matching selection keeps."""
+    """Returns the part of an object that the first matching selection keeps; None if none matches."""
     for trim in trims:
         part = trim(obj)
         if part is not None:
@@ -357,7 +357,7 @@ def _is_ours(obj: Object) -> bool:
 
 
 def _existence(policy: Object) -> Object | None:
-    """Returns another owner's policy with its name only: such policies may be large."""
+    """Returns another owner's policy with its name only, because such policies may be large; None for our own."""
     if _is_ours(policy):
         return None
     fields = ("name", "namespace", "uid", "resourceVersion")
@@ -383,7 +383,7 @@ def _child_elsewhere(namespace: str | None, child: Trim, obj: Object) -> Object 
 
 
 def _route(service: Object) -> Object | None:
-    """Returns the routing fields of a routed Service, which need not be ours."""
+    """Returns the routing fields of a Service, which need not be ours; None if it is not routed."""
     if ROUTE not in labels(service):
         return None
     metadata, fields = service["metadata"], {}

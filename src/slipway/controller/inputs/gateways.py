@@ -113,7 +113,7 @@ class Gateways:
 
 
 async def _text(response: aiohttp.ClientResponse) -> str:
-    """Returns the body. Raises ValueError if it exceeds METRICS_BYTES or is not text."""
+    """Returns the body of a gateway's response. Raises ValueError if it exceeds METRICS_BYTES or is not text."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk

@@ -65,7 +65,7 @@ def _turn(
     pods: Sequence[Pod], adapter_set: AdapterSet, adapter: Adapter, reports: Mapping[str, AgentReport]
 ) -> str | None:
     """Returns the pod that may switch to another version now: one that has it ready, while all others serve some
-    version."""
+    version. None if there is none."""
     ready = [pod for pod in pods if pod.serving and _is_ready_to_replace(reports.get(pod.uid), adapter)]
     ready.sort(key=lambda pod: (is_labelled(pod, adapter_set, adapter), pod.uid))
     if not ready:

@@ -129,8 +129,8 @@ class Deliverer:
         self._secrets = applier.write_only
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
-        """Returns the controller. Changes of the workloads, of the models that they name, and of the objects created
-        for them trigger it."""
+        """Builds the controller that delivers models to workloads of one kind. Changes of the workloads, of the models
+        that they name, and of the objects created for them trigger it."""
         controller = Controller(
             f"{self._delivery.name}-delivery-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics
         )
@@ -188,7 +188,7 @@ class Deliverer:
         return {name for claim in claims if claim for name in sharers(claim, self.kind)}
 
     def _claim_of(self, job: Object) -> Object | None:
-        """Returns the claim that a Job fills."""
+        """Returns the claim that a Job fills, if it exists."""
         maker = controller_owner(job)
         return self._claims.store.get(Key(key(job).namespace, maker.name)) if maker else None
 
@@ -269,7 +269,7 @@ class Deliverer:
 
     async def _drop_gated(self, workload: Object) -> float | None:
         """Deletes objects that were created from a template with the gate and would keep it. Returns the seconds until
-        the next check."""
+        the next check; None if no check is needed."""
         gate = self._delivery.gate
         if _is_gated(template_of(self.kind, workload)["spec"], gate):
             return None

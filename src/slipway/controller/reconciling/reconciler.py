@@ -234,7 +234,7 @@ class Reconciler:
         self._scaled.put(subject, scaled_resource)
 
     def _plan(self, snapshot: _Snapshot) -> Plan:
-        """Plans a snapshot. Raises InvalidSpecError."""
+        """Returns the plan of the API for the resource in a snapshot. Raises InvalidSpecError."""
         return build_allowed_plan(self._api, snapshot.world, snapshot.view, self._reserved)
 
     async def _finalize(self, resource: Object) -> Result:
@@ -335,7 +335,7 @@ class Reconciler:
         return [name for name in map(key, self.resources.store.all()) if name.namespace in namespaces]
 
     async def _write_status(self, world: World, result: StatusResult) -> Sequence[Object]:
-        """Writes the status. Returns the conditions as written."""
+        """Writes the status with its summary conditions. Returns the conditions as written."""
         resource, status = world.resource, result.status
         before: list[Object] = (resource.get("status") or {}).get("conditions") or []
         own = [msgspec.convert(condition, Condition) for condition in status.get("conditions", ())]
@@ -360,7 +360,8 @@ def _namespaces(resource: Object, children: Iterable[tuple[Kind, Key]]) -> set[s
 
 
 def _rejection(applied: Applied) -> Rejection | None:
-    """Returns the first child that differs from the plan: permanent failures first, then transient errors."""
+    """Returns why a child differs from the plan: permanent failures first, then transient errors. None if no child
+    differs."""
     for failure in applied.failures:
         return Rejection(failure.reason, f"{failure.kind} {failure.name}: {failure.message}", of_object=True)
     for error in applied.errors:

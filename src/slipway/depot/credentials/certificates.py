@@ -21,7 +21,7 @@ AUTHORITY_NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "slipway-dep
 AUTHORITY_LIFE, AUTHORITY_LEAST = timedelta(days=3650), timedelta(days=730)
 """Lifetime of the CA certificate, and the remaining lifetime at which it is renewed."""
 LIFE, LEAST = timedelta(days=365), timedelta(days=90)
-"""The same for certificates that it signs."""
+"""Lifetime of the certificates that the CA signs, and the remaining lifetime at which they are renewed."""
 BACK = timedelta(hours=1)
 """How far certificates are backdated, for clocks that are slow."""
 

@@ -114,7 +114,8 @@ def credentials(folder: Path) -> dict[str, bytes]:
 
 def holder(hashes: Mapping[str, bytes], authorization: str) -> str | None:
     """Returns the name of the credential in an ``Authorization`` header: ``Bearer TOKEN``, or Basic with
-    ``NAME:TOKEN``. It always compares with all of them, so that the duration reveals nothing."""
+    ``NAME:TOKEN``. None if no credential matches. It always compares with all of them, so that the duration reveals
+    nothing."""
     scheme, _unused, text = authorization.partition(" ")
     named: str | None = None
     token = text.strip()
@@ -150,7 +151,7 @@ class Catalog:
         self._settings, self._signer, self._models, self._now = settings, signer, models, now
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Returns both routes."""
+        """Returns the routes for the catalog and for grants."""
         return [web.get(CATALOG, self.catalog, allow_head=False), web.post(GRANTS, self.grants)]
 
     async def catalog(self, request: web.Request) -> web.Response:
@@ -184,8 +185,8 @@ class Catalog:
         return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
     def _offers(self) -> list[Offer]:
-        """Returns the offers. Raises RefusedError while the models are unknown, because a client would trust an empty
-        catalog."""
+        """Returns the models that other clusters may import. Raises RefusedError while the models are unknown, because
+        a client would trust an empty catalog."""
         if not self._models.synced.is_set():
             raise busy("the models are being listed")
         return offers(self._models.store.all())
@@ -202,7 +203,7 @@ def _is(entry: Entry, request: GrantRequest) -> bool:
 
 
 async def _read_body(request: web.Request, type_: type[Any]) -> Any:
-    """Parses the body. Raises RefusedError."""
+    """Parses the body of a request for a grant. Raises RefusedError."""
     try:
         return decode_json(await request.read(), type_, most=LARGEST_BODY)
     except DecodingError as error:

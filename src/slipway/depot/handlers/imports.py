@@ -64,7 +64,7 @@ class Imports:
         self._places, self._waiting = asyncio.Semaphore(AT_ONCE), Counter[str]()
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Returns the route."""
+        """Returns the route on which publishers get grants for imports."""
         return [web.post(f"{IMPORTS}/{{namespace}}/{{name}}/{{uid}}", self.grant)]
 
     async def grant(self, request: web.Request) -> web.Response:

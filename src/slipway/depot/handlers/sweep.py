@@ -86,7 +86,7 @@ class Sweeper:
         self._lock = asyncio.Lock()
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Returns the route."""
+        """Returns the route on which the collector requests a sweep."""
         return [web.post(PATH, self.sweep)]
 
     async def sweep(self, request: web.Request) -> web.Response:
@@ -145,8 +145,9 @@ class Sweeper:
 
 
 def in_order(repositories: Iterable[str], named: Container[str]) -> list[str]:
-    """Returns repositories without a model first, because they may have the most to delete. Otherwise the order is
-    random, so that one that takes longer than a request does not starve the others."""
+    """Returns all repositories, those without a model first, because they may have the most to delete. Within both
+    groups the order is random, so that a repository that cannot be finished in one request does not starve the
+    others."""
     mixed = list(repositories)
     random.shuffle(mixed)
     return sorted(mixed, key=lambda name: name in named)

@@ -93,7 +93,7 @@ class Tokens:
         self._reviews = Reviews(client, settings.issuer)
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Returns the route. Clients that try POST first get 405 and then use GET."""
+        """Returns the route for registry tokens. Clients that try POST first get 405 and then use GET."""
         return [web.get("/token", self.token, allow_head=False)]
 
     async def token(self, request: web.Request) -> web.Response:

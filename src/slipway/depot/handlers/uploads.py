@@ -173,7 +173,8 @@ class Uploads:
     # --- shared functions --------------------------------------------------------------------------------------------
 
     async def _authorize(self, request: web.Request) -> Upload:
-        """Checks a request. Raises RefusedError: 401, 410 and 404 for the token, its expiry and the model."""
+        """Returns the upload that the request's token allows. Raises RefusedError: 401, 410 and 404 for the token, its
+        expiry and the model."""
         claim = self._claim(request)
         place = request.match_info
         namespace = "" if place["namespace"] == NO_NAMESPACE else place["namespace"]
@@ -206,7 +207,8 @@ class Uploads:
             raise RefusedError(413, f"a file may have {self._settings.upload_bytes} bytes")
 
     async def _state(self, upload: Upload) -> State:
-        """Returns the progress. Notifies the controller if it does not know yet that the upload is complete."""
+        """Returns how much of the file the registry has. Notifies the controller if it does not know yet that the
+        upload is complete."""
         try:
             session, digest = await retry_while_away(
                 lambda: stored(self._registry, upload.repository), lambda: False, READ_SECONDS

@@ -302,7 +302,8 @@ class Models:
             log.warning("could not give back the right to upload %s: %s", _key(claim), describe_error(error))
 
     async def _note(self, claim: Claim, noted: Note | None, version: str = "") -> None:
-        """Writes the note. Raises ConflictError if the model no longer has the given ``version``."""
+        """Writes the upload's note to its model; None removes it. Raises ConflictError if the model no longer has the
+        given ``version``."""
         text = msgspec.json.encode(noted).decode() if noted else None
         metadata: dict[str, Any] = {"uid": claim.uid, "annotations": {UPLOAD: text}}
         if version:

@@ -76,7 +76,7 @@ class Presence:
         """Model uid -> artifact that the last check did not find."""
 
     async def run(self) -> None:
-        """Checks until cancelled."""
+        """Checks artifacts at intervals until cancelled."""
         await self.load()
         pause = random.uniform(0, FIRST_SECONDS)  # noqa: S311 - spreads load
         while True:

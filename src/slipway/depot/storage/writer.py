@@ -31,7 +31,7 @@ T = TypeVar("T")
 PIECE_SECONDS = 30.0
 """Maximum duration of a piece."""
 LEAST_BYTES = 64 << 10
-"""Minimum number of bytes in that time."""
+"""Minimum number of bytes to receive in :data:`PIECE_SECONDS`."""
 LEAST_KEPT_BYTES = 1 << 20
 """Minimum size of an interrupted piece that is kept, unless it is the end of the file."""
 CHUNK_BYTES = 128 << 10

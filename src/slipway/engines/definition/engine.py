@@ -116,7 +116,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     name_flags: tuple[str, ...] = ()
     """Flags for the model's name."""
     several_names: bool = False
-    """Whether such a flag takes several names as separate words; otherwise it takes one word with commas."""
+    """Whether a flag in ``name_flags`` takes several names as separate words; otherwise it takes one word with
+    commas."""
     port_flags: tuple[str, ...] = ("--port",)
     port_variable: str = ""
     """Variable with its port, used if no flag sets it."""
@@ -153,7 +154,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     any_case: frozenset[str] = frozenset()
     """Variables, in upper case, that it accepts in any case."""
     unreachable_by: Owned = {}
-    """Flags with which it does not answer HTTP requests on the usual paths, unless they have one of these values."""
+    """Flag -> allowed values. With any other value, the engine does not answer HTTP requests on the usual paths."""
     command: tuple[str, ...] = ()
     """Command that replaces the image's entrypoint; empty: the entrypoint."""
     start: Callable[[Launch], tuple[str, ...]] | None = None
@@ -183,15 +184,15 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """The paths in ``serving.routing.paths`` that it serves, in any known version or edition. Empty: unknown, and no
     path is rejected."""
     optional_paths: Mapping[str, Switches] = {}
-    """Paths among them that it serves only if an argument or a variable enables them."""
+    """Those of ``paths`` that it serves only if an argument or a variable enables them."""
     sealed_by: Seals = Seals()
     """Settings with which it rejects requests without its own key."""
     devices: Devices = Devices()
     """How to prevent it from using the CPU if it has GPUs."""
     retired: tuple[Retired, ...] = ()
-    """Flags of earlier versions that the images above no longer have."""
+    """Flags of earlier versions that the versions in ``images`` no longer have."""
     older_images: frozenset[str] = frozenset()
-    """Accelerators whose image has an older version, which still has those flags."""
+    """Accelerators whose image has an older version, which still has the flags in ``retired``."""
     abbreviates: bool = False
     """Whether it accepts abbreviated flags, as argparse does."""
     metrics: Metrics | None = None

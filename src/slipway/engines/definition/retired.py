@@ -28,7 +28,7 @@ class Retired(msgspec.Struct, frozen=True):
     successor: tuple[str, ...] | Callable[[str], tuple[str, ...] | None] = ()
     """The replacement. Empty: remove the flag. A function returns None for a value that the flag still accepts."""
     by_value: Mapping[str, tuple[str, ...]] | None = None
-    """Replacements for these values only; with others the flag is not retired."""
+    """Value -> its replacement; with other values the flag is not retired. None: ``successor`` applies."""
 
 
 class Renewal(msgspec.Struct, frozen=True):

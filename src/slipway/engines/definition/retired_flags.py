@@ -36,7 +36,7 @@ GUIDED_BACKENDS = ("guidance", "lm-format-enforcer", "outlines", "xgrammar")
 
 
 def _limits(value: str) -> tuple[str, ...] | None:
-    """Converts ``image=4,video=1`` to the current format, which is JSON."""
+    """Converts ``image=4,video=1`` to the current format, which is JSON; None for any other value."""
     pairs = PAIRS.findall(value)
     if not re.fullmatch(rf"{PAIRS.pattern}(?:,{PAIRS.pattern})*", value):
         return None

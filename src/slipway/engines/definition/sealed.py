@@ -19,11 +19,11 @@ class Seals(msgspec.Struct, frozen=True, kw_only=True):
 
     flags: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    """Variables that have no such effect if they are empty."""
+    """Variables with which it rejects requests without a key or without TLS, unless they are empty."""
     clearable: tuple[str, ...] = ()
-    """Variables among them that every version treats as unset if they are empty."""
+    """Those of ``variables`` that every version treats as unset if they are empty."""
     clearable_today: tuple[str, ...] = ()
-    """The same, but only for the version in the default images."""
+    """Those of ``variables`` that the version in the default images treats as unset if they are empty."""
 
 
 def seals_in(

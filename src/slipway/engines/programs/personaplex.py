@@ -16,8 +16,8 @@ FLAGS: FlagTable = (
 
 
 def _args(launch: Launch) -> tuple[str, ...]:
-    """Returns the arguments. The engine listens on every address regardless of ``--host``. It only accepts a repository
-    as weights; otherwise it uses its default."""
+    """Returns the arguments of PersonaPlex. The engine listens on every address regardless of ``--host``. It only
+    accepts a repository as weights; otherwise it uses its default."""
     weights = launch.weights
     named = isinstance(weights, HubRepository) and "--hf-repo" not in flag_names(launch.extra_args)
     if named and revision_of(weights):

@@ -108,7 +108,7 @@ class Exchange:
         registry: CollectorRegistry,
         clock: Clock | None = None,
     ) -> None:
-        """`get_snapshot`: returns None before the first snapshot."""
+        """``get_snapshot``: returns None before the first snapshot."""
         self._settings, self._limiter, self._get_snapshot, self._clock = (
             settings,
             limiter,
@@ -135,7 +135,7 @@ class Exchange:
         self._started_at = float("inf")
         """When this process got its first snapshot."""
         self._exchanged_at = self._saved_at = self._peers_busy_at = float("-inf")
-        """`_peers_busy_at`: when another gateway last reported that limited requests arrive there."""
+        """``_peers_busy_at``: when another gateway last reported that limited requests arrive there."""
         self._saved_version = 0
         self._save_error = ""
         """Logged reason why the counts could not be saved."""
@@ -184,7 +184,7 @@ class Exchange:
         return limited
 
     async def try_round(self, snapshot: ExchangeSnapshot) -> None:
-        """Runs a round. The next round retries what fails."""
+        """Runs a round and logs its failure: the next round retries what fails."""
         try:
             await self.run_round(snapshot)
         except CommandError as error:

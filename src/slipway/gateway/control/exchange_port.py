@@ -23,9 +23,9 @@ class ExchangePort:
     """Answers one request per connection."""
 
     def __init__(self, hosts: Callable[[], set[str]], answer: Callable[[bytes], bytes]) -> None:
-        """`hosts`: returns the gateways' hosts.
+        """``hosts``: returns the gateways' hosts.
 
-        `answer`: returns the answer to a line; may raise SealError or ValueError.
+        ``answer``: returns the answer to a line; may raise SealError or ValueError.
         """
         self._hosts, self._answer = hosts, answer
         self._server: asyncio.Server | None = None

@@ -51,7 +51,7 @@ class ModelList:
     async def encode(
         self, features: frozenset[str], requirements: Sequence[Requirement], rights: Rights = UNLIMITED
     ) -> bytes:
-        """Returns the list as JSON: the allowed models that have any of `features` and meet `requirements`."""
+        """Returns the list as JSON: the allowed models that have any of ``features`` and meet ``requirements``."""
         table = self._get_table()
         if table is not self._encoded_table:
             self._encoded_cards = {model: msgspec.json.encode(table.cards[model].to_json()) for model in table.listed}
@@ -82,7 +82,7 @@ def build_model_list(
 ) -> web.Application:
     """Returns the application for ``/v1/models`` and ``/v1/models/{id}``. IDs may contain slashes.
 
-    Both paths support label selectors, and only show models that the key's `rights` allow.
+    Both paths support label selectors, and only show models that the key's ``rights`` allow.
     """
     models = ModelList(current)
 
@@ -157,14 +157,14 @@ def wait_for_table(ready: asyncio.Event) -> Middleware:
 
 
 def is_listed(card: Card, features: frozenset[str]) -> bool:
-    """Whether the list contains a model: one with any of `features`; by default text generation or no features."""
+    """Whether the list contains a model: one with any of ``features``; by default text generation or no features."""
     if features:
         return not features.isdisjoint(card.features)
     return not card.features or TEXT_GENERATION in card.features
 
 
 class RequestError(Exception):
-    """The request is invalid. `response` is the answer."""
+    """The request is invalid. ``response`` is the answer."""
 
     def __init__(self, response: errors.ErrorResponse) -> None:
         super().__init__(response.message)
@@ -203,8 +203,8 @@ def build_operations(
 
     - ``/healthz``: the process runs.
     - ``/readyz``: the first table is applied, and the gateway is not shutting down.
-    - ``/metrics``: a scrape awaits `refresh`, then gets `text`.
-    - ``/requests``: requests in flight or waiting for the given Services. `requests` returns the numbers by
+    - ``/metrics``: a scrape awaits ``refresh``, then gets ``text``.
+    - ``/requests``: requests in flight or waiting for the given Services. ``requests`` returns the numbers by
       ``namespace/name``, and may raise CommandError.
     """
 
@@ -252,7 +252,7 @@ def open_unix_socket(path: Path) -> socket.socket:
 
 @asynccontextmanager
 async def serve(application: web.Application, listener: socket.socket | str) -> AsyncIterator[None]:
-    """Serves the application in the context. `listener`: a listening socket, or ``[host]:port``."""
+    """Serves the application in the context. ``listener``: a listening socket, or ``[host]:port``."""
     runner = web.AppRunner(application, access_log=None, max_line_size=HEADER_BYTES, max_field_size=HEADER_BYTES)
     await runner.setup()
     try:

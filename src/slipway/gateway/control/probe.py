@@ -18,7 +18,7 @@ class Prober:
     """Remembers the endpoints that listen, and retries new ones until they do."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        """`changed` is called when a new endpoint listens."""
+        """``changed`` is called when a new endpoint listens."""
         self._notify = changed
         self._listening: set[str] = set()
         self._tries: dict[str, asyncio.Task[None]] = {}

@@ -35,7 +35,7 @@ class ReconcileLoop:
     """Has the desired state and applies it."""
 
     def __init__(self, dataplane: DataPlane, *, verifies_tokens: bool = False) -> None:
-        """`verifies_tokens`: the gateway accepts tokens, so it becomes ready after their issuer's first answer."""
+        """``verifies_tokens``: the gateway accepts tokens, so it becomes ready after their issuer's first answer."""
         self._dataplane = dataplane
         self._verification_keys: tuple[VerificationKey, ...] = ()
         self._issuer_answered = asyncio.Event()

@@ -78,7 +78,7 @@ def supervise(run: Run) -> int:
 def next_pause(lifetime: float, pause: float) -> float:
     """Returns the seconds to wait before the next start.
 
-    `lifetime`: how long the last process ran; `pause`: how long the wait before it was. Both in seconds.
+    ``lifetime``: how long the last process ran; ``pause``: how long the wait before it was. Both in seconds.
     """
     if lifetime >= _STABLE_SECONDS:
         return 0.0

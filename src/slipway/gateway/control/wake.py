@@ -55,10 +55,10 @@ class Waker:
         report: Callable[[Backend, str], None],
         report_woken: Callable[[Backend, str], None],
     ) -> None:
-        """`waiting` returns the number of waiting requests by backend, and may raise CommandError.
+        """``waiting`` returns the number of waiting requests by backend, and may raise CommandError.
 
-        `report` gets a backend that cannot be scaled and the reason, once per reason. `report_woken` gets each backend
-        that was scaled and a message for users.
+        ``report`` gets a backend that cannot be scaled and the reason, once per reason. ``report_woken`` gets each
+        backend that was scaled and a message for users.
         """
         self._client = client
         self._waiting = waiting
@@ -135,7 +135,7 @@ class Waker:
             self._report(backend, message)
 
     def _is_new(self, subject: Sleeper | None, message: str) -> bool:
-        """Remembers the failure of `subject`. Returns whether it differs from the last one."""
+        """Remembers the failure of ``subject``. Returns whether it differs from the last one."""
         new = self._reported.get(subject) != message
         self._reported[subject] = message
         return new

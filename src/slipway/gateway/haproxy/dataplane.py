@@ -68,7 +68,7 @@ class DataPlane:
         """Held while counters are read, because TableCounters needs them in order, and HAProxy allows few sessions."""
 
     async def apply(self, state: DesiredState) -> None:
-        """Writes the files for `state` and updates the running process.
+        """Writes the files for ``state`` and updates the running process.
 
         The files are written first, so that a process that starts at any time reads the new state. If the running
         process refuses the changes twice, a reload starts a new one, which loses no request. Raises CommandError if
@@ -221,7 +221,7 @@ class DataPlane:
             return limits.parse_entries(await session.query(limits.SHOW_LIMITS + " all" * everything))
 
     async def collect_tokens(self, totals: Counter[str]) -> None:
-        """Adds the new tokens of each holder to `totals`.
+        """Adds the new tokens of each holder to ``totals``.
 
         HAProxy reports them only once, so the answers of other threads are added even if one thread fails. Raises
         CommandError.
@@ -265,6 +265,6 @@ class DataPlane:
             await asyncio.sleep(_WRAP_SECONDS)
 
     async def _read_table_tokens(self, session: Session) -> str:
-        """Reads the token counts of rules. The caller holds `_counter_lock`."""
+        """Reads the token counts of rules. The caller holds ``_counter_lock``."""
         process, table = await session.query_all([f"get var {tokens.START_VARIABLE}", f"show table {tokens.TABLE}"])
         return self._table_counters.rows(process, table)

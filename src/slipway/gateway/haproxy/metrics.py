@@ -44,11 +44,11 @@ class BackendCounters(NamedTuple):
     """Requests that wait for a server."""
     answered: int
     failed: int
-    """Answers with status 500 or higher, also counted in `answered`."""
+    """Answers with status 500 or higher, also counted in ``answered``."""
     first_byte_ms: int
     """Total time from the arrival at a server to the first byte."""
     first_bytes: int
-    """Number of these times."""
+    """Number of answers whose times ``first_byte_ms`` adds up."""
     passed_over: int = 0
     """Servers that get no requests because they return errors or nothing."""
 

@@ -1,4 +1,5 @@
-"""Renders every file that HAProxy reads from settings, table and keys. Pure, except that it reads the Lua files."""
+"""Renders every file that HAProxy reads, from the settings, the routing table and the keys. Pure, except that it reads
+the Lua files."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Session:
         return [answer.removesuffix(_PROMPT).decode(errors="replace").strip("\n") for answer in answers]
 
     async def execute(self, command: str, *answers: str) -> None:
-        """Sends a command and requires one of `answers` (default: an empty one). Raises CommandError."""
+        """Sends a command and requires one of ``answers`` (default: an empty one). Raises CommandError."""
         _require_answer(command, await self.query(command), answers)
 
     async def execute_all(self, commands: Sequence[str]) -> None:

@@ -57,7 +57,7 @@ class Handovers:
         """The last reported loser of each ID."""
 
     def observe(self, table: RoutingTable, uids: Mapping[str, str]) -> list[Handover]:
-        """Returns the handovers since the last table. `uids`: UIDs of the Services, by backend name."""
+        """Returns the handovers since the last table. ``uids``: UIDs of the Services, by backend name."""
         holders = {
             name: Holder(backend.namespace, backend.service, uids.get(name, ""))
             for name, backend in table.backends.items()

@@ -26,7 +26,7 @@ JWT = "jwt:"
 ANY_SUBJECT = f"{JWT}*"
 """Name of the rights of all subjects without a separate entry."""
 SUBJECT = r"[A-Za-z0-9._:/@|+=~,-]{1,200}"
-"""Regular expression of a subject that a map can contain."""
+"""Regular expression for a subject that a map can contain."""
 _SUBJECT_NAME = re.compile(rf"{JWT}{SUBJECT}|{re.escape(ANY_SUBJECT)}")
 
 Most = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
@@ -99,7 +99,7 @@ def get_rights(rights: Mapping[str, Rights], name: str) -> Rights:
 
 
 def get_limits(limits: Mapping[str, Limits], holder: str) -> Limits | None:
-    """Returns the limits of a key or subject. A subject without its own limits has those of all subjects."""
+    """Returns the limits of a key or subject, if any. A subject without its own limits has those of all subjects."""
     own = limits.get(holder)
     return limits.get(ANY_SUBJECT) if own is None and holder.startswith(JWT) else own
 
@@ -118,8 +118,8 @@ def build_keyring(
 ) -> tuple[Keyring, tuple[str, ...]]:
     """Returns the keys of a Secret with their rights, and the problems of these.
 
-    A key with unreadable rights has those of `before`; a key that was not accepted there is refused. Expired keys are
-    omitted. `tokens_counted`: whether the gateway counts tokens, which token limits require.
+    A key with unreadable rights has those of ``before``; a key that was not accepted there is refused. Expired keys are
+    omitted. ``tokens_counted``: whether the gateway counts tokens, which token limits require.
     """
     rights, problems = _parse_annotation(secret, tokens_counted=tokens_counted)
     key_rights, accepted = {}, []
@@ -172,7 +172,7 @@ def _parse_annotation(secret: Object | None, *, tokens_counted: bool) -> tuple[d
 
 
 def _parse_rights(name: str, value: object, *, tokens_counted: bool) -> Rights:
-    """Parses one entry. Raises ValueError."""
+    """Parses the rights of one key or subject. Raises ValueError."""
     if name.startswith(JWT) and not _SUBJECT_NAME.fullmatch(name):
         raise ValueError("not a valid subject")
     rights = msgspec.convert(value, Rights)

@@ -85,7 +85,7 @@ class Outliers:
     def observe(self, now: float, counts: Mapping[str, Mapping[str, Count]]) -> list[Verdict]:
         """Processes new counts by backend and server. Returns the servers that are now passed over.
 
-        Backends without changes may be omitted. `now`: time in seconds.
+        Backends without changes may be omitted. ``now``: time in seconds.
         """
         return [verdict for backend, servers in counts.items() for verdict in self._judge(now, backend, servers)]
 

@@ -1,6 +1,6 @@
 """The header with which clients select models by labels. Pure.
 
-The control process filters the model list. `labels.lua` applies the same rules to requests for a model.
+The control process filters the model list. ``labels.lua`` applies the same rules to requests for a model.
 """
 
 from __future__ import annotations

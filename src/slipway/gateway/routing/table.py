@@ -66,7 +66,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: Mapping[str, str] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields in the order of OpenAI's documentation. `source` is omitted if it is unknown."""
+        """Returns the fields in the order of OpenAI's documentation. ``source`` is omitted if it is unknown."""
         card: dict[str, Any] = {
             "id": self.id,
             "object": self.object,
@@ -86,7 +86,7 @@ class RoutingTable(NamedTuple):
     models: Mapping[str, str]
     """Backend name of each ID that requests may contain."""
     cards: Mapping[str, Card]
-    """Card of each of these IDs."""
+    """Card of each ID that requests may contain."""
     listed: tuple[str, ...]
     """IDs in the model list: every public ID, and ``namespace/name`` of each Service without a public ID."""
     aliases: frozenset[str] = frozenset()
@@ -139,7 +139,7 @@ class TableBuilder:
     """Builds tables and caches parsed objects, so that a change of one Service or slice parses only that one."""
 
     def __init__(self, *, foreign_endpoints: bool = False) -> None:
-        """`foreign_endpoints`: whether to use endpoints that are not pods in their Service's namespace."""
+        """``foreign_endpoints``: whether to use endpoints that are not pods in their Service's namespace."""
         self._foreign = foreign_endpoints
         self._routes = Routes()
         self._parsed_slices: dict[str, tuple[str, _Slice | None]] = {}

@@ -17,12 +17,12 @@ HOPS = "hops"
 WAITS = "waits"
 """Stick table that counts the requests of each client address that wait for another server because theirs died."""
 _EVERY_ADDRESS = "::"
-"""Entry of `WAITS` that counts all addresses together."""
+"""Entry of ``WAITS`` that counts all addresses together."""
 SLOTS = 7
 """Number of stick counters. 0 to 3 belong to backends, addresses, bodies and keys."""
 _STREAM, _ALL_CONNECTIONS, _ALL_STREAMS = 4, 5, 6
 _ALL_CLIENTS = "ff00::"
-"""Entry of `ADDRESSES` that counts all addresses together. No client has this address."""
+"""Entry of ``ADDRESSES`` that counts all addresses together. No client has this address."""
 _FRONTENDS = 4
 _HOP_DIVISOR = 4
 """The limit of each hop is the limit of clients divided by this."""
@@ -71,7 +71,7 @@ def total_connections(settings: Settings) -> int:
 
 
 def limit_by_open_files(most: int, files: int) -> int:
-    """Returns `most`, or the number of clients that `files` open files allow if that is less.
+    """Returns ``most``, or the number of clients that ``files`` open files allow if that is less.
 
     Raises InvalidSettingsError if that is too few.
     """
@@ -87,9 +87,10 @@ def limit_by_open_files(most: int, files: int) -> int:
 
 
 def track_connections(settings: Settings) -> str:
-    """Returns the public frontend's rules that count and limit connections.
+    """Returns the public frontend's rules that count connections and reject those above a limit.
 
-    They also apply if memory allows fewer connections than the settings.
+    If set, each client address has a limit, except trusted proxies. If memory is limited, there is also a limit for all
+    addresses together.
     """
     rules = []
     if settings.trusted_proxies:
@@ -159,8 +160,8 @@ def hop_server(run: str, socket: str) -> str:
 def refuse_crowded(settings: Settings, acl: str | None = None) -> str:
     """Returns a hop's rules that refuse requests of an address with too many requests, before their body is read.
 
-    The errors need txn.kind and txn.id. `turned`: condition of requests from the backend ``turns``. Empty: all requests
-    come from it; None: none does.
+    The errors need txn.kind and txn.id. ``turned``: condition of requests from the backend ``turns``. Empty: all
+    requests come from it; None: none does.
     """
     if not settings.max_connections_per_address:
         return "    # Requests of an address are not limited here."
@@ -177,7 +178,7 @@ def refuse_crowded(settings: Settings, acl: str | None = None) -> str:
 
 
 def refuse_waits(settings: Settings, most: int) -> str:
-    """Returns the rules that refuse a first wait if `most` such requests wait, or the address has used its share.
+    """Returns the rules that refuse a first wait if ``most`` such requests wait, or the address has used its share.
 
     Requests that have waited before are not counted.
     """

@@ -35,7 +35,7 @@ def server(run: str, backend: str = "%[be_name]") -> str:
 def sections(settings: Settings, after_hold: str, last_rules: str) -> str:
     """Returns the sections of the frontend and of the successor.
 
-    `after_hold`: rules after a wait; `last_rules`: rules for every request to a model.
+    ``after_hold``: rules after a wait; ``last_rules``: rules for every request to a model.
     """
     run = settings.run_directory
     return f"""\

@@ -134,7 +134,7 @@ def _digest(kid: str) -> str:
 
 
 def _parse_key(entry: msgspec.Raw, earlier: Container[str], algorithms: Collection[str]) -> VerificationKey:
-    """Parses one key. Raises UnusableKeyError, whose message quotes nothing from the JWKS."""
+    """Parses one key of a JWKS. Raises UnusableKeyError, whose message quotes nothing from it."""
     try:
         jwk = decode_json(entry, _Jwk, most=MOST_BYTES)
     except DecodingError as error:

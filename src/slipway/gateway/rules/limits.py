@@ -22,7 +22,7 @@ from slipway.serving.routing.selector import chosen, parse
 KEY_HEADER = "x-slipway-key"
 """Header that passes the name of the client's key to the control process, for requests for the model list."""
 HEADERS = "^(authorization|(x-)?api-key)$"
-"""Regular expression of the headers that may contain a key."""
+"""Regular expression for the names of headers that may contain a key."""
 TABLE = "keys"
 _SLOT = 3
 _ALL_OF_NAMESPACE = "/*"
@@ -74,7 +74,7 @@ def _matching_rights(model: str) -> tuple[str, ...]:
 
 
 class Permissions:
-    """Caches the result of `allowed_entries`. Most changes only affect endpoints, on which it does not depend."""
+    """Caches the result of ``allowed_entries``. Most changes only affect endpoints, on which it does not depend."""
 
     def __init__(self) -> None:
         self._rights: Mapping[str, Rights] = {}
@@ -96,7 +96,7 @@ class Permissions:
 
 
 def maps(rights: Mapping[str, Rights], entries: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Returns the maps of limits by key, of restricted keys, and of `entries`, the backends that these may use."""
+    """Returns the maps of limits by key, of restricted keys, and of ``entries``, the backends that these may use."""
     return {
         "limits.map": {name: own.limits.text for name, own in rights.items() if any(own.limits)},
         "restricted.map": {name: "1" for name, own in rights.items() if own.restricted},
@@ -127,7 +127,8 @@ HANDSHAKE = """\
     # Browsers cannot set headers for a WebSocket. Their key is an item of the subprotocol, or in the query.
     http-request lua.take_key if { req.fhdr(sec-websocket-protocol) -m found }
     http-request lua.take_key if { url_param(api-key) -m found }"""
-"""Rules that move such a key to a header, for the rules that follow. It does not reach the engine."""
+"""Rules that move the key in a WebSocket's subprotocol or query to a header, for the rules that follow. It does not
+reach the engine."""
 
 
 def key_header(settings: Settings) -> str:

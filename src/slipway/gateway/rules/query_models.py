@@ -37,8 +37,8 @@ def arguments() -> str:
 def sections(settings: Settings, hold: str, lacks: str, last_rules: str, most_bytes: int) -> str:
     """Returns the sections of the backend and the frontend.
 
-    `hold`: rules that hold requests; `lacks`: condition of requests whose engine does not serve the path; `last_rules`:
-    rules for every request to a model.
+    ``hold``: rules that hold requests; ``lacks``: condition of requests whose engine does not serve the path;
+    ``last_rules``: rules for every request to a model.
     """
     run = settings.run_directory
     too_large = errors.return_rule(errors.TOO_LARGE)

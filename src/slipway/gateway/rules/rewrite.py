@@ -56,7 +56,7 @@ def rules(run: str) -> str:
 
 
 def sections(settings: Settings, last_rules: str) -> str:
-    """Returns the sections of the hop. `last_rules`: rules for every request to a model."""
+    """Returns the sections of the hop. ``last_rules``: rules for every request to a model."""
     run = settings.run_directory
     is_next = f"{{ req.fhdr({fallback_server.NEXT}) -m found }}"
     return f"""\

@@ -49,7 +49,7 @@ def map_entry(backend: Backend, table: RoutingTable) -> str:
 def _share_entry(backend: Backend, table: RoutingTable) -> str:
     """Returns the entry of a backend with a share for one other Service, such as a canary; empty for other backends.
 
-    It contains the other backend's name and its share, in numbers of the sequence of `_LENGTH` numbers that requests
+    It contains the other backend's name and its share, in numbers of the sequence of ``_LENGTH`` numbers that requests
     step through. The share is the whole sequence if the backend itself has no endpoint.
     """
     match backend.route.targets:
@@ -129,7 +129,7 @@ def global_lines(settings: Settings) -> str:
 def rules(run: str, lacks: str) -> str:
     """Returns the public frontend's rules that select a target. They need the backend, and precede its counters.
 
-    `lacks`: condition of requests whose engine does not serve the path. Lua checks each of several targets.
+    ``lacks``: condition of requests whose engine does not serve the path. Lua checks each of several targets.
     """
     shared, other = f"{{ var(txn.targets) -m beg {_SHARES} }}", "var(txn.targets),field(3,&)"
     is_drawn = f"{{ var(txn.targets),field(2,&),sub({_SEQUENCE}) gt 0 }}"
@@ -146,8 +146,8 @@ def rules(run: str, lacks: str) -> str:
 def sections(settings: Settings, reading: str, after_hold: str, last_rules: str, changed: str) -> str:
     """Returns the sections of the hop.
 
-    `reading`: rules that read the body; `after_hold`: rules after a wait; `last_rules`: rules for every request to a
-    model; `changed`: condition of requests whose body is changed.
+    ``reading``: rules that read the body; ``after_hold``: rules after a wait; ``last_rules``: rules for every request
+    to a model; ``changed``: condition of requests whose body is changed.
     """
     run = settings.run_directory
     held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"

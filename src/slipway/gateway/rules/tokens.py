@@ -47,7 +47,8 @@ def _bits(names: Iterable[str]) -> int:
 
 
 class Counts(NamedTuple):
-    """Tokens of one model and key since HAProxy started. `input` includes `cached`; `output` includes `reasoning`."""
+    """Tokens of one model and key since HAProxy started. ``input`` includes ``cached``; ``output`` includes
+    ``reasoning``."""
 
     input: int = 0
     cached: int = 0
@@ -106,7 +107,7 @@ def global_lines(settings: Settings) -> str:
 
 
 def slots(settings: Settings, others: int) -> int:
-    """Returns the number of stick counters of a request. `others`: the number that other rules need."""
+    """Returns the number of stick counters of a request. ``others``: the number that other rules need."""
     return max(others, _SLOT + 1) if settings.count_tokens else others
 
 
@@ -182,7 +183,7 @@ _KEY = r'"[^"\\]*+"\s*+:\s*+'
 _COUNTED = "(?:prompt|completion|input|output|cache_read_input|cache_creation_input)_tokens"
 _BEFORE = r'^(?:[^"]++|"(?!usage"\s*+:\s*+\{))*+'
 _AFTER = r'(?:[^"]++|"(?!usage"\s*+:))*+\z'
-"""With `_BEFORE`, matches texts with only one such object. If there are several, Lua finds the largest numbers."""
+"""With ``_BEFORE``, matches texts with only one usage object. If there are several, Lua finds the largest numbers."""
 
 
 def _number_pattern(key: str, group: int) -> str:
@@ -195,7 +196,7 @@ def _object_pattern(*members: str) -> str:
 
 
 def _usage_pattern(prompt: str, completion: str, unusual: str) -> str:
-    """Returns the pattern of a usage object that has the number `prompt`, but no keys that begin like `unusual`.
+    """Returns the pattern of a usage object that has the number ``prompt``, but no keys that begin like ``unusual``.
 
     Its groups are prompt, completion, cached and reasoning.
     """
@@ -231,7 +232,7 @@ class TableCounters:
         self._sums: dict[str, tuple[int, ...]] = {}
 
     def rows(self, process: str, table: str) -> str:
-        """Converts HAProxy's dump of the table to the format of SHOW_TOKENS. `process`: value of START_VARIABLE."""
+        """Converts HAProxy's dump of the table to the format of SHOW_TOKENS. ``process``: value of START_VARIABLE."""
         if process != self._process:
             self._process, self._sums = process, {}
         for key, *numbers in _ROW.findall(table):

@@ -93,7 +93,7 @@ class Gateways:
     def reserved_by_others(self, now: float, holder: str, limit: int, index: int, days: Days) -> int:
         """Returns how many further requests the others may accept.
 
-        They have reserved them, or do not respond and are assumed to use their equal part. `index`: 0 for a limit per
+        They have reserved them, or do not respond and are assumed to use their equal part. ``index``: 0 for a limit per
         minute, 1 for a limit per day.
         """
         total = 0
@@ -110,6 +110,6 @@ class Gateways:
         return total
 
     def instances_with(self, holder: str, quality: str) -> set[str]:
-        """Returns the instances where a holder's requests wait (`waiting`), or recently arrived (`eager`)."""
+        """Returns the instances where a holder's requests wait (``waiting``), or recently arrived (``eager``)."""
         records = ((peer.instance, peer.records.get(holder)) for peer in self.peers.values() if peer.fresh)
         return {instance for instance, record in records if record and getattr(record, quality)}

@@ -69,14 +69,14 @@ class OwnUse:
         self.waiting = False
         """Whether a request waits for a grant."""
         self.planned = (0, 0)
-        """Like `until`, for the next grant, after all other gateways know the plan."""
+        """Like ``until``, for the next grant, after all other gateways know the plan."""
         self.claim = 0
         """Version at which a plan was last raised."""
         self.demand = 0
         """Version at which a request arrived or waited. Others must know it before an indivisible rest is granted."""
 
     def reset_entry(self, birth: str) -> None:
-        """Resets the state of HAProxy's entry: it has a new one, or none (empty `birth`)."""
+        """Resets the state of HAProxy's entry: it has a new one, or none (empty ``birth``)."""
         self.birth, self.requests, self.last_grant, self.eager = birth, 0, None, False
         self.until = self.planned = (0, 0)
 

@@ -57,7 +57,7 @@ class Ledger:
         self._confirmed_versions: dict[str, int] = {}
         """For each other process, the version of its report on which the last confirmed grants are based."""
         self._pending_versions: dict[str, int] = {}
-        """Like `_confirmed_versions`, for the grants that HAProxy has not confirmed yet."""
+        """Like ``_confirmed_versions``, for the grants that HAProxy has not confirmed yet."""
         self._silent_addresses: frozenset[str] = frozenset()
         """Addresses for which the last grants reserved an equal part."""
         self._changes: dict[tuple[str, str], int] = {}
@@ -70,7 +70,8 @@ class Ledger:
     # Own use
 
     def begin_day(self, now: float) -> None:
-        """Starts a new day if `now`, in Unix time, is in another one. Then other gateways report all records again."""
+        """Starts a new day if ``now``, in Unix time, is in another one. Then other gateways report all records
+        again."""
         if self.days.begin(now):
             self._changes = {key: version for key, version in self._changes.items() if key[0] == self.instance}
             for peer in self.gateways.peers.values():
@@ -196,9 +197,9 @@ class Ledger:
     def build_report(
         self, now: float, epoch: str, since: int, *, asker: str = "", address: str = "", complete: bool
     ) -> Report:
-        """Returns the report for a gateway that has all changes of the process `epoch` up to `since`.
+        """Returns the report for a gateway that has all changes of the process ``epoch`` up to ``since``.
 
-        `asker`, `address`: the other gateway's process and address. `complete`: the report includes the counts of
+        ``asker``, ``address``: the other gateway's process and address. ``complete``: the report includes the counts of
         gateways that it can query itself.
         """
         since = since if epoch == self.epoch else 0
@@ -342,7 +343,7 @@ class Ledger:
     def _accept_until(self, now: float, holder: str, own: OwnUse, limit: int, rest: int, used: int, index: int) -> int:
         """Returns the number up to which HAProxy may accept requests, and makes the next plan.
 
-        A plan takes effect when all other gateways know it. `used`: this gateway's own use of the limit.
+        A plan takes effect when all other gateways know it. ``used``: this gateway's own use of the limit.
         """
         others = self.gateways
         free = max(rest - others.reserved_by_others(now, holder, limit, index, self.days), 0)
@@ -369,7 +370,8 @@ class Ledger:
             own.claim = self.version
 
     def _share(self, holder: str, own: OwnUse, free: int, planned: int) -> int:
-        """Returns this gateway's share of the free requests. The shares of all gateways together are at most `free`."""
+        """Returns this gateway's share of the free requests. The shares of all gateways together are at most
+        ``free``."""
         number = self.gateways.number
         if free >= number:
             return free // (number if own.eager or number == 1 else number * _IDLE_PART)

@@ -65,7 +65,8 @@ class Seal:
         return self._sign(_REQUEST, body).encode() + body + b"\n"
 
     def open_request(self, line: bytes, own: str, now: float) -> Request:
-        """Returns the request in a line that a gateway recently sent to `own`. Raises SealError for any other line."""
+        """Returns the request in a line that a gateway recently sent to ``own``. Raises SealError for any other
+        line."""
         body = self._verify(line.rstrip(b"\n"), _REQUEST)
         try:
             request = decode_json(body, Request, most=LONGEST_REQUEST)

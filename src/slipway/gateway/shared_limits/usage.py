@@ -109,7 +109,7 @@ class Window:
         self._sum = NONE
 
     def add(self, now: float, used: Used) -> None:
-        """Adds use at the time `now`."""
+        """Adds use at the time ``now``."""
         if used == NONE:
             return
         second = int(now)
@@ -138,7 +138,7 @@ def sum_windows(windows: Iterable[Window], now: float) -> Used:
 
 
 def free_at(windows: Iterable[Window], index: int, needed: int) -> int:
-    """Returns the Unix time at which `needed` requests (index 0) or tokens (index 1) will have left these windows.
+    """Returns the Unix time at which ``needed`` requests (index 0) or tokens (index 1) will have left these windows.
 
     Returns 0 if nothing is needed, or the windows are empty.
     """
@@ -205,9 +205,10 @@ class Days:
         return tuple(self._counts)
 
     def trim(self, part: Callable[[str, Used], float]) -> list[tuple[str, str]]:
-        """Removes a tenth of the holders if there are too many counts: those with the smallest `part` of their limits.
+        """Removes a tenth of the holders if there are too many counts: those with the smallest ``part`` of their
+        limits.
 
-        `part`: returns the used part of a holder's limits. Returns gateway and holder of each removed count.
+        ``part``: returns the used part of a holder's limits. Returns gateway and holder of each removed count.
         """
         if self.size <= MOST_DAILY:
             return []
@@ -234,13 +235,13 @@ class Peer:
         """Whether it answered the last request."""
         self.reported_at = 0.0
         self.acknowledged: int | None = 0
-        """The field `acknowledged` of its last report."""
+        """The field ``acknowledged`` of its last report."""
         self.records: dict[str, Record] = {}
         self.windows: dict[str, Window] = {}
         """Use in the last minute, by holder."""
 
     def make_room(self, now: float, number: int) -> None:
-        """Removes idle holders if `number` new ones may exceed the limit."""
+        """Removes idle holders if ``number`` new ones may exceed the limit."""
         if len(self.records) + number <= MOST_HOLDERS:
             return
         idle = [

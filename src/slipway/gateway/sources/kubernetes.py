@@ -91,7 +91,7 @@ class KubernetesSource:
         secret: Key | None,
         settings: Settings = DEFAULTS,
     ) -> None:
-        """`secret`: the Secret with the API keys; None: no key is required."""
+        """``secret``: the Secret with the API keys; None: no key is required."""
         self._client = client
         self._secret = secret
         self._settings = settings

@@ -70,7 +70,7 @@ class CachedAnswer(NamedTuple):
 
 
 def build_answer(content_type: str, body: bytes) -> CachedAnswer:
-    """Returns an answer with this body."""
+    """Returns an answer that also has the body compressed, and a tag by which clients cache it."""
     tag = hashlib.sha256(body).hexdigest()[:20]
     return CachedAnswer(content_type, body, gzip.compress(body, 6, mtime=0), f'"{tag}"')
 
@@ -171,7 +171,7 @@ class Page:
         )
 
     async def detail(self, kind: str, namespace: str, name: str, api_key: str = "") -> Detail | None:
-        """Returns all data of a model if the key of this name may use it."""
+        """Returns all data of a model; None if it does not exist, or the key of this name may not use it."""
         counters = await self._get_counters()
         cluster, table = self._visible_to(api_key)
         return build_detail(cluster, table, counters or {}, kind, namespace, name)

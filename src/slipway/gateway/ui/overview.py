@@ -66,7 +66,7 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Requests that wait for a replica."""
     answered: int = 0
     failed: int = 0
-    """Answers with status 500 or higher, also counted in `answered`."""
+    """Answers with status 500 or higher, also counted in ``answered``."""
     passed_over: int = 0
     """Replicas that get no requests because they return errors or nothing while others succeed."""
     first_byte_ms: int | None = None

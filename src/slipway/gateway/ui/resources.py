@@ -140,7 +140,8 @@ def _parse_devices(spec: Object) -> dict[str, int]:
 
 
 def _parse_progress(status: Object) -> int | None:
-    """Returns the percentage of the weights that are loaded, from the status's text or its numbers of bytes."""
+    """Returns the percentage of the weights that are loaded, from the status's text or its numbers of bytes; None if it
+    has neither."""
     if percent := _PERCENT.fullmatch(_text(status.get("progress"))):
         return min(int(percent[1]), 100)
     counts = _mapping(status.get("cache")) or status

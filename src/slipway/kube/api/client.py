@@ -289,7 +289,8 @@ def _accept(kind: Kind) -> str:
 
 @lru_cache(maxsize=64)
 def _query(parameters: tuple[tuple[str, str], ...]) -> str:
-    """Returns the query string. It is cached, because nearly all requests use one of a few."""
+    """Returns the query string of parameters with a value; empty if there are none. It is cached, because nearly all
+    requests use one of a few."""
     query = urlencode([(name, value) for name, value in parameters if value])
     return f"?{query}" if query else ""
 

@@ -96,7 +96,8 @@ class Credentials:
 
     @property
     def proxy(self) -> str | None:
-        """Returns the proxy of the kubeconfig, or the proxy that the environment sets for this host."""
+        """Returns the proxy of the kubeconfig, or the proxy that the environment sets for this host; None if there is
+        none."""
         if self.configuration.proxy:
             return str(self.configuration.proxy)
         url = urlsplit(self.host)

@@ -74,7 +74,7 @@ class Store:
         return len(self._objects)
 
     def get(self, name: Key) -> Object | None:
-        """Returns the object with this key."""
+        """Returns the object with this key, if it exists."""
         return self._objects.get(name)
 
     def all(self) -> list[Object]:

@@ -88,6 +88,6 @@ def merge(
 
 
 def find(resource: Object, type_: str) -> Object | None:
-    """Returns the condition of this type from the resource's status."""
+    """Returns the condition of this type from the resource's status, if it exists."""
     conditions: list[Object] = (resource.get("status") or {}).get("conditions") or []
     return next((condition for condition in conditions if condition["type"] == type_), None)

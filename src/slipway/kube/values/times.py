@@ -9,7 +9,7 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3,
 PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
 WHOLE = re.compile(rf"\+?(?:0|(?:{PART.pattern})+)")
 LONGEST = 64
-"""Maximum length in characters. Authors write these texts, so longer ones are rejected before parsing."""
+"""Maximum length of a time in characters. Authors write times, so longer ones are rejected before parsing."""
 
 
 def parse_duration(text: str) -> float:

@@ -21,7 +21,7 @@ class Intent(NamedTuple):
 
 
 class IntentBuilder:
-    """Builds the intents of the children of owners of one kind."""
+    """Builds intents for the children of one kind of owner, and for shared objects without an owner."""
 
     def __init__(
         self, owner_kind: Kind, kinds: Iterable[Kind], *, manager: str, elsewhere: frozenset[Kind], mark: str

@@ -22,7 +22,7 @@ from slipway.kube.writes.refusals import Refusals, is_immutable, name_taken
 REWRITE_SECONDS = 300.0
 """Interval after which an object is written again."""
 REWRITES_PER_SECOND = 5.0
-"""Maximum rate of these writes: with many owners, each one waits longer."""
+"""Maximum rate at which objects are written again: with many owners, each one waits longer."""
 _KINDS = {(SECRET.api_version, SECRET.kind): SECRET}
 OF_STRANGER, OF_VANISHED_OWNER = "was made by someone else", "is of an owner that is gone"
 """Messages with which the admission policy of the role ``controller`` refuses to replace a write-only object."""

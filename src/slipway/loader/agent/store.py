@@ -27,7 +27,7 @@ class Memory(msgspec.Struct, frozen=True):
     """State that neither the disk nor the engine has after a restart."""
 
     desired: tuple[Adapter, ...] | None = None
-    """None: the controller has not sent any yet."""
+    """Adapters that the controller requested last; None: it has not sent any request yet."""
     loaded: tuple[str, ...] = ()
     """Names that the engine has reported as loaded, and must report again before the pod gets requests."""
     order: int = 0

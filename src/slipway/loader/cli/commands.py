@@ -49,8 +49,8 @@ class Port(msgspec.Struct, frozen=True):
 
 
 def gate(controller_key: str, pod: str) -> Gate:
-    """Builds a gate. ``controller_key``: see ``slipway.serving.wire.proof.SigningKey.public``; ``pod``: uid. Raises
-    ValueError for an invalid key."""
+    """Builds the gate that verifies the controller's requests. ``controller_key``: see
+    ``slipway.serving.wire.proof.SigningKey.public``; ``pod``: uid. Raises ValueError for an invalid key."""
     return Gate(public_key(controller_key), pod)
 
 

@@ -62,8 +62,8 @@ def size(text: str) -> int:
 
 
 def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
-    """Adds the commands. Each sets ``run``, a function of the parsed options that returns a sentence, or the
-    publication as JSON."""
+    """Adds the commands for the registry. Each sets ``run``, a function of the parsed options that returns a sentence,
+    or the publication as JSON."""
     guarded = report_commands.access_options()
     one = parsers.add_parser("publish", parents=[listen, guarded], help="publish a source in a registry as an artifact")
     one.add_argument(

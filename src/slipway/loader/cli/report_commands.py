@@ -74,7 +74,8 @@ def access(options: argparse.Namespace) -> Access:
 
 
 def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
-    """Adds the commands. Each sets ``run``, a function of the parsed options that returns the report as JSON."""
+    """Adds the commands that print a report. Each sets ``run``, a function of the parsed options that returns the
+    report as JSON."""
     guarded = access_options()
     chosen = argparse.ArgumentParser(add_help=False)
     chosen.add_argument("url", metavar="URL", help="a URL as for load, or file:///PATH")

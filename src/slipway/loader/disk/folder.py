@@ -32,7 +32,7 @@ NOTES = ".slipway-report"
 """Report of the last load, stored in the folder for later loads that find everything complete."""
 WORK = ".slipway"
 DONE = "done-"
-"""Prefix, in that directory, of the lists of files without a digest that an owner has loaded."""
+"""Prefix, in the directory :data:`WORK`, of the lists of files without a digest that an owner has loaded."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INVENTORY_BYTES = 64 << 20
 """Maximum size of the marker, which lists every file."""
@@ -333,7 +333,7 @@ class Folder:
 
 
 def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], None]) -> bool:
-    """Waits for the lock. Returns False immediately on a file system without locks."""
+    """Waits until no other loader works in the folder. Returns False immediately on a file system without locks."""
     while (ours := _try_lock(handle)) is False:
         waiting("waiting for another loader in this folder")
         if stop.wait(0.2):

@@ -93,7 +93,7 @@ def _namespace_of(folder: Path) -> str | None:
 
 
 def _mark(folder: Path, namespace: str) -> None:
-    """Writes the mark. Raises OSError."""
+    """Records in a folder that it belongs to a namespace. Raises OSError."""
     unfinished = folder / f"{MARK}.new"
     _remove(unfinished)
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)

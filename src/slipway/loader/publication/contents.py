@@ -117,7 +117,8 @@ class TarContent:
     promised: Digest | None = None
 
     def __init__(self, name: str, files: Sequence[FileContent]) -> None:
-        """Builds the archive. Raises LoadError for a name that an archive cannot store."""
+        """Arranges the files in an archive, sorted by name. Raises LoadError for a name that an archive cannot
+        store."""
         self.name = name
         self._parts: list[tuple[int, Callable[[int], Iterator[bytes]]]] = []
         ordered = sorted(files, key=lambda file: file.name)

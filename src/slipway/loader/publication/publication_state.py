@@ -76,7 +76,7 @@ class PublicationState:
         return next((one.location for one in uploads), "")
 
     def record_upload(self, content: Content, location: str) -> None:
-        """Records an upload; see Notes."""
+        """Records where an upload can be resumed; see Notes."""
         if not content.key:
             return
         self._mine = Resume(content.key, location)

@@ -81,5 +81,5 @@ def from_base64(kind: Kind, text: str) -> Digest | None:
 
 
 def of_google(md5: str, crc32c: str) -> Digest | None:
-    """Returns the stronger of Cloud Storage's two digests. Composite objects have no MD5."""
+    """Returns the stronger of Cloud Storage's two digests, if any. Composite objects have no MD5."""
     return (from_base64(Kind.MD5, md5) if md5 else None) or (from_base64(Kind.CRC32C, crc32c) if crc32c else None)

@@ -28,7 +28,7 @@ TIMEOUT = (10.0, 60.0)
 LARGEST_DOCUMENT = 64 << 20
 """Maximum size of a list of files, or of a page of it."""
 PIECE = 1 << 16
-"""Bytes of such a list to read at a time."""
+"""Bytes of a response to read at a time."""
 CONNECTIONS = 32
 """Connections kept open between requests."""
 MOST_REDIRECTS = 5

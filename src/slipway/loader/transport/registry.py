@@ -40,7 +40,7 @@ namespace."""
 STREAM = (30.0, 120.0)
 """Seconds to connect or to wait until the registry accepts more bytes, and to wait for its response."""
 COMMIT = (30.0, 3600.0)
-"""The same for the end of an upload, when the registry may read all of it again."""
+"""Like :data:`STREAM`, for the end of an upload, when the registry may read all of it again."""
 READ_ONLY_SECONDS = 3600.0
 """How long to wait for a registry that is read-only during garbage collection."""
 READ_ONLY_PAUSE = 5.0
@@ -370,7 +370,8 @@ class _Stream:
 
 
 def session(env: Mapping[str, str], ca: str, address_policy: AddressPolicy | None = None) -> http.Session:
-    """Returns a session. ``ca``: the only trusted CA certificate in PEM format; empty: those of the environment."""
+    """Returns an HTTP session for registries. ``ca``: the only trusted CA certificate in PEM format; empty: those of
+    the environment."""
     client = http.session(env, address_policy=address_policy)
     client.hooks["response"].append(_room)
     if ca:

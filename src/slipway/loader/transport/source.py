@@ -88,8 +88,8 @@ class Access(msgspec.Struct, frozen=True):
     contacted."""
 
     def of(self, *, chosen: bool, allowed: tuple[str, ...] = ()) -> AddressPolicy | None:
-        """Returns the policy for a connection. ``chosen``: whether the author of the spec chooses its target;
-        ``allowed``: addresses that it needs by design."""
+        """Returns the policy for a connection; None if all addresses are allowed. ``chosen``: whether the author of the
+        spec chooses its target; ``allowed``: addresses that it needs by design."""
         policy = self.address_policy if chosen else None
         if policy is not None and allowed:
             policy = msgspec.structs.replace(policy, allowed=(*policy.allowed, *allowed))
@@ -102,7 +102,7 @@ class Body(Protocol):
     start: int
     """Position of the first byte in the file; 0 if the source cannot start elsewhere."""
     verifiable: bool
-    """False if the declared digest turns out not to apply to these bytes."""
+    """False if the declared digest turns out not to apply to the bytes that are received."""
 
     def read(self, size: int) -> bytes:
         """Returns at most ``size`` bytes, as soon as there are some; none at the end."""

@@ -144,7 +144,8 @@ def _of_the_newest_spec(deployment: Object | None, pods: Sequence[Object]) -> li
 
 
 def template_digest(templated: Object) -> str | None:
-    """Returns the digest of the template that a pod was created from (see slipway.serving.pods.workload)."""
+    """Returns the digest of the template that a pod was created from (see :mod:`slipway.serving.pods.workload`); None
+    if it has none."""
     mark: str | None = templated.get("metadata", {}).get("annotations", {}).get(TEMPLATE)
     return mark
 

@@ -86,8 +86,8 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     enqueue: Enqueue
     owned: bool = False
-    """Whether the API's resources own these objects: the applier creates and deletes them, and they carry our label.
-    Other objects of the kind are ignored."""
+    """Whether the API's resources own objects of the kind: the applier creates and deletes them, and they carry our
+    label. Other objects of the kind are ignored."""
     listed: bool = True
     """Whether there is an informer. Without one, owned objects are read by name whenever their owner is reconciled; for
     kinds in which other users keep private data."""
@@ -137,7 +137,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """Whether other owners have NetworkPolicies in the resource's namespace, or in a namespace of its children."""
 
     def child(self, kind: Kind, name: str) -> Object | None:
-        """Returns a child in the resource's own namespace."""
+        """Returns a child in the resource's own namespace, if it exists."""
         return self.children.get((kind, Key(key(self.resource).namespace, name)))
 
     def get(self, reference: Reference) -> Object | None:

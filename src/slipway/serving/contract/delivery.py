@@ -39,7 +39,7 @@ WORKLOADS = (DEPLOYMENT, STATEFUL_SET, DAEMON_SET, CRON_JOB)
 """Kinds that models are delivered to. The template of a Job cannot be changed, and Pods and ReplicaSets belong to
 controllers."""
 OBSERVED = tuple(metadata_of(kind) for kind in WORKLOADS)
-"""The same kinds, watched as metadata only."""
+"""The kinds in :data:`WORKLOADS`, watched as metadata only."""
 ROLLOUT_SECONDS = 10.0
 """Interval at which a workload is checked while its pods are replaced, because its status is not watched."""
 
@@ -55,7 +55,7 @@ class DeliveryWorld(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Mapping[str, Object]
     """Name -> Job created for a delivery in this namespace."""
     pods: Callable[[str], Sequence[Object]]
-    """Returns the pods of one of these Jobs."""
+    """Returns the pods of the Job in ``jobs`` with this name."""
     listers: Listers
     """Reads the kinds that the API watches, and its own."""
     settings: Settings

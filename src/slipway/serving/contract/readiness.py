@@ -85,7 +85,7 @@ FAILED = AnyOf(
         Condition("Accepted", "False"),
     )
 )
-"""For the same kinds: a failure prevents the rollout, and will not resolve itself."""
+"""The latest spec cannot be rolled out, and this will not resolve itself; for the same kinds as :data:`ROLLED_OUT`."""
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

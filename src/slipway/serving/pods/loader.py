@@ -25,7 +25,7 @@ again. A loader that is slow to answer on a busy node has no effect on the pod."
 
 
 def scratch(size: str, volume: str = ADAPTERS) -> Object:
-    """Returns the volume; ``size``: a quantity."""
+    """Returns the volume for downloaded adapters. ``size``: a quantity."""
     return volumes.scratch(volume, size)
 
 

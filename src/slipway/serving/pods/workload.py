@@ -70,7 +70,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def children(self) -> tuple[Object, ...]:
-        """All children."""
+        """All objects, those that the Deployment needs first."""
         return (*self.dependencies, self.deployment)
 
 

@@ -174,7 +174,7 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Whether it answers only as another Service's target, without its own IDs. ``models`` and ``aliases`` are
     ignored."""
     targets: Annotated[tuple[Target, ...], msgspec.Meta(max_length=MOST_TARGETS)] = ()
-    """Services that answer for these IDs. Empty: the Service itself."""
+    """Services that answer for the Service's IDs. Empty: the Service itself."""
     paths: Annotated[tuple[_Path, ...], msgspec.Meta(max_length=MOST_PATHS)] = ()
     """Paths that the engine serves. The gateway rejects requests for other model paths. Empty: unknown, and nothing is
     rejected."""
@@ -267,7 +267,7 @@ def routed_service(service: Object) -> RoutedService:
 
 
 def _parse_route(text: str) -> Route:
-    """Parses the annotation. It is untrusted: raises InvalidRouteError for any problem."""
+    """Parses the annotation with a Service's route. It is untrusted: raises InvalidRouteError for any problem."""
     if text == NOT_HELD:
         raise InvalidRouteError(
             f"the annotations {ROUTE} of this namespace's Services are too large in total: remove some"

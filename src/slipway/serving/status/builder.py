@@ -15,7 +15,7 @@ ACCEPTED = "Accepted"
 
 
 def first_rejection(*causes: object) -> Rejection | None:
-    """Returns the first permanent rejection among ``causes``, otherwise the first one that is retried.
+    """Returns the first permanent rejection among ``causes``, otherwise the first one that is retried, if any.
 
     An InvalidSpecError counts as a permanent rejection. Other values, such as valid views, are ignored.
     """

@@ -77,9 +77,9 @@ def report(
     pending: Pending | None = None,
     starting: str = STARTING,
 ) -> Report:
-    """Builds the report. ``components``: at least one; requests are answered if each has a ready replica. ``others``:
-    the API's own conditions, including Routed. ``starting``: the message while nothing answers although nothing is
-    wrong."""
+    """Derives phase, numbers of replicas and conditions from the components. ``components``: at least one; requests are
+    answered if each has a ready replica. ``others``: the API's own conditions, including Routed. ``starting``: the
+    message while nothing answers although nothing is wrong."""
     replicas = sum(((one.workload or {}).get("status") or {}).get("replicas", 0) for one in components)
     ready = all(one.ready for one in components)
     refused = permanent(rejection)

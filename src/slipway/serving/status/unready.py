@@ -66,7 +66,7 @@ def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, no
 
 
 def parse_unready(annotations: Mapping[str, str]) -> Unready | None:
-    """Parses the annotation. Returns None if it is missing or invalid."""
+    """Parses the annotation :data:`UNREADY`. Returns None if it is missing or invalid."""
     text = annotations.get(UNREADY)
     if text is None:
         return None

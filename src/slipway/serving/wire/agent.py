@@ -94,7 +94,7 @@ class AdapterState(msgspec.Struct, frozen=True, rename="camel"):
     loaded: str = ""
     """Digest of the version that the engine currently serves; empty: none."""
     loaded_label: str = ""
-    """The same version as the value of the pod's label; empty if the loader does not know it."""
+    """The version in ``loaded`` as the value of the pod's label; empty if the loader does not know it."""
 
 
 class Progress(msgspec.Struct, frozen=True, rename="camel"):

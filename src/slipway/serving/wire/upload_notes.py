@@ -15,7 +15,7 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.kube.objects import Object, annotations_of, uid
 
 UPLOAD = "slipway.inference/upload"
-"""Annotation of a model: the length of its file, and the end of the upload session."""
+"""Annotation of a model with the :class:`Note` of its upload, as JSON."""
 _NOTE_BYTES = 1024
 
 
@@ -58,8 +58,8 @@ def _old_proof(key: bytes, model: str, length: int) -> str:
 
 
 def proven(model: Object, key: bytes) -> Note | None:
-    """Returns the note of an upload for which the depot had room. The proof is checked, because authors of models can
-    also write annotations."""
+    """Returns the note of an upload for which the depot had room; None if there is none. The proof is checked, because
+    authors of models can also write annotations."""
     noted = note(model)
     if noted is None:
         return None

@@ -118,8 +118,8 @@ def _run(world: DeliveryWorld, pvc: Object | None, claim_name: str, digest: str)
 
 
 def _job(world: DeliveryWorld, choices: Choices, pvc: Object, model: DeliveredModel, run: Run) -> Object:
-    """Builds the Job. It runs where the workload may run, because a claim's volume may be permanently bound to the
-    location of its first pod."""
+    """Builds the Job that copies a model to the claim. It runs where the workload may run, because the claim's volume
+    may be permanently bound to the location of its first pod."""
     settings, pod = world.settings, template_of(world.kind, world.workload)["spec"]
     runner = Runner(
         image=settings.loader_image,

@@ -86,7 +86,8 @@ def job(
     *,
     retries: int = 0,
 ) -> Object:
-    """Returns the desired Job. An existing one keeps its own arguments, because a Job cannot be changed."""
+    """Builds the Job of a run, which publishes or deletes an artifact. An existing one keeps its own arguments, because
+    a Job cannot be changed."""
     settings = world.settings
     command = arguments if run.job is None else jobs.arguments_of(run.job)[1:]
     runner = Runner(

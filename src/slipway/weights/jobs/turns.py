@@ -206,7 +206,7 @@ def _free(held: Mapping[str, int], at_once: int) -> int:
 
 
 def _since(model: Object) -> float | None:
-    """Returns the Unix time at which a model got its turn."""
+    """Returns the Unix time at which a model got its turn; None if it does not have it."""
     turn = find(model, TURN) or {}
     return unix_time(turn["lastTransitionTime"]) if turn.get("status") == "True" else None
 

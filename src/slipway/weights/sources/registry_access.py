@@ -16,7 +16,8 @@ TOKEN_SECONDS = 3600
 
 
 def of_registry(ca: str) -> Access:
-    """Returns the access. ``ca``: CA certificate of registry and depot in PEM format; empty: the public ones."""
+    """Returns what a pod needs to use the registry: a token, and the CA certificate if one is set. ``ca``: CA
+    certificate of registry and depot in PEM format; empty: the public ones."""
     claim = {"audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": FILE}
     volume: Object = {"name": VOLUME, "projected": {"sources": [{"serviceAccountToken": claim}]}}
     environment = {TOKEN_VARIABLE: f"{FOLDER}/{FILE}"} | ({CA_VARIABLE: ca} if ca else {})

@@ -33,7 +33,8 @@ def plan(view: World) -> Plan:
 
 
 def _seconds(interval: str | None) -> float:
-    """Parses the refresh interval. Raises InvalidSpecError."""
+    """Returns the seconds between two reads of the catalog. Raises InvalidSpecError if the interval in the spec is
+    invalid."""
     try:
         return max(parse_duration(interval), SHORTEST_SECONDS) if interval else REFRESH_SECONDS
     except ValueError as error:
@@ -41,7 +42,8 @@ def _seconds(interval: str | None) -> float:
 
 
 def status(view: World, rejection: Rejection | None) -> StatusResult:
-    """Returns the status. The last result stays until there is a newer one, for example after the controller starts."""
+    """Returns the status of the catalog source. The last result stays until there is a newer one, for example after the
+    controller starts."""
     before: Object = view.resource.get("status") or {}
     catalog, observed = view.catalogs.get(key(view.resource).name), generation(view.resource)
     if catalog is None and rejection is None and before.get("observedGeneration") == observed:

@@ -58,7 +58,8 @@ def with_contents(template: Object, contents: Contents, ours: Names) -> Object:
 
 
 def find_conflict(template: Object, folder: str, ours: Names) -> tuple[str, str] | None:
-    """Returns the first container in which the author mounts something at or below this folder, and its path."""
+    """Returns the first container in which the author mounts something at or below this folder, and its path; None if
+    there is none."""
     for part in CONTAINERS:
         for container in template["spec"].get(part) or ():
             for mount in container.get("volumeMounts") or ():

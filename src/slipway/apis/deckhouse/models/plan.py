@@ -127,7 +127,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.settings.registry}/{names.repository(self.model)}"
 
     def valid(self) -> Origin:
-        """Returns the source. Raises InvalidSpecError if nothing can be published."""
+        """Returns where the model comes from. Raises InvalidSpecError if nothing can be published."""
         if isinstance(self.origin, InvalidSpecError):
             raise self.origin
         return self.origin
@@ -272,7 +272,8 @@ def _with_session(view: ModelView, plan: Plan) -> Plan:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Waits until the model has no readers. After that, it waits for the registry only for a limited time."""
+    """Returns the next step of the deletion; None if nothing remains to be done. Waits until the model has no readers.
+    After that, it waits for the registry only for a limited time."""
     staying = Plan(children=(), in_system_namespace=not key(view.model).namespace)
     children = view.world.children.items()
     jobs = (one for (kind, name), one in children if kind == JOB and name.namespace == view.namespace)

@@ -50,8 +50,8 @@ def volume(url: ModelUrl, secrets: SecretNames) -> Access:
 
 
 def weights(url: ModelUrl, reads: str, cached_at: str) -> Weights:
-    """Returns the engine's weights. ``reads``: see Engine; ``cached_at``: mount path of the cache in its container; may
-    be empty."""
+    """Returns what the engine loads: a mounted folder, or a source that it reads itself. ``reads``: see Engine;
+    ``cached_at``: mount path of the cache in its container; may be empty."""
     if cached_at or url.scheme in ("pvc", "oci"):
         return MountedFolder(cached_at or FOLDER, url.model)
     if url.scheme == "ollama":

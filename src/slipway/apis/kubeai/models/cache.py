@@ -69,7 +69,8 @@ class Filling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim(model: Model, where: Place) -> Object:
-    """Returns the claim. Raises InvalidSpecError: UnknownCacheProfile."""
+    """Builds the claim that all Models with the same cache profile share in a namespace. Raises InvalidSpecError:
+    UnknownCacheProfile."""
     profile = model.config.cache_profile(model.spec.cache_profile)
     spec: Object = {
         "accessModes": ["ReadWriteMany"],
@@ -147,7 +148,7 @@ def is_evicting(view: ModelView) -> bool:
 
 def finalize(view: ModelView) -> Plan | None:
     """Returns the next step for a deleted Model: its pods end, then its folder is removed, then its record on the
-    claim.
+    claim. None if nothing remains to be done.
 
     It always ends: without a claim, a configuration or a working Job, and after a time limit.
     """

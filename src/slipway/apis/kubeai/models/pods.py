@@ -37,8 +37,8 @@ SHARED_MEMORY = "dshm"
 
 
 def server(model: Model) -> ModelServer:
-    """Builds the ModelServer. Raises InvalidSpecError for profiles and images that are not in the system
-    configuration."""
+    """Returns everything that the Model's pods need. Raises InvalidSpecError for profiles and images that are not in
+    the system configuration."""
     spec, pods = model.spec, model.config.model_server_pods
     profile = model.config.resource_profile(spec.resource_profile)
     access = _access(model)
@@ -120,7 +120,8 @@ def addresses(model: Model, container: Container, *, failing: bool) -> tuple[Ser
 
 
 def route(model: Model, container: Container, *, failing: bool) -> Route:
-    """Builds the route. ``failing``: requests need not wait for the model as long as for one that is starting."""
+    """Returns what the gateway must know to send requests to the Model. ``failing``: requests need not wait for the
+    model as long as for one that is starting."""
     spec = model.spec
     scaled = not spec.autoscaling_disabled and not failing
     plain = Route(
@@ -162,8 +163,8 @@ def loader_image(config: SystemConfig, settings: Settings) -> str:
 
 
 def pod_security(config: SystemConfig, settings: Settings) -> Object:
-    """Returns the operator's context. If the cluster assigns the user, pods need not state that they do not run as
-    root."""
+    """Returns the security context of the pods, in which the operator's fields replace the usual ones. If the cluster
+    assigns the user, pods need not state that they do not run as root."""
     usual = restricted(None) if settings.assigned_ids else CONFINED
     return usual | config.model_server_pods.pod_security_context
 
@@ -174,8 +175,8 @@ def loader_env(model: Model, access: Access) -> tuple[Object, ...]:
 
 
 def loader_options(model: Model) -> tuple[str, ...]:
-    """Returns the loader's options. The Model's variables and Secrets may contain the addresses of buckets and hubs, so
-    access is restricted."""
+    """Returns options that restrict the loader's access, because the Model's variables and Secrets may contain the
+    addresses of buckets and hubs."""
     settings = model.settings
     return settings.sources.options(guarded=True, by_env=True, mirror=settings.hugging_face_endpoint)
 

@@ -166,7 +166,7 @@ def profile_of(resource: Object) -> str:
 
 
 def place_of(resource: Object) -> Place | None:
-    """Returns the Model's own folder in its current or earlier cache."""
+    """Returns the Model's own folder in its current or earlier cache; None if it has neither."""
     metadata, profile = resource["metadata"], profile_of(resource)
     if not profile:
         return None
@@ -187,8 +187,8 @@ def url_of(resource: Object) -> str:
 
 
 def only_config(config_map: Object) -> Object | None:
-    """Keeps only the system configuration among the system namespace's ConfigMaps, because the autoscaler's averages
-    may have a megabyte."""
+    """Returns what is read of the system configuration; None for the system namespace's other ConfigMaps, because the
+    autoscaler's averages may have a megabyte."""
     metadata = config_map["metadata"]
     if metadata["name"] != CONFIG_NAME:
         return None
@@ -251,7 +251,8 @@ def _run(world: World, name: str, word: str = "") -> Run:
 
 
 def _engine(resource: Object) -> Engine | None:
-    """Returns the engine. None: this version does not support it, because KubeAI's own CRD may be newer."""
+    """Returns the engine that the spec names. None: this version does not support it, because KubeAI's own CRD may be
+    newer."""
     return ENGINES.get(str(resource["spec"].get("engine")))
 
 
@@ -266,7 +267,7 @@ def _diagnosis(world: World, deployment: Object | None, pods: list[Object]) -> D
 
 
 def _fault(model: Model) -> str | None:
-    """Returns a contradiction within the spec. Engines report those only after minutes, or never."""
+    """Returns a contradiction within the spec, if any. Engines report those only after minutes, or never."""
     refused = refusal(model.url, model.engine, cached=bool(model.spec.cache_profile))
     if refused:
         return f"spec.url: {refused}"
@@ -321,7 +322,7 @@ def _fault_of_args(model: Model) -> str | None:
 
 
 def _fault_of_labels(model: Model) -> str | None:
-    """Returns the problem with the labels. The gateway gets all of them, because a request may select by any
+    """Returns the problem with the labels, if any. The gateway gets all of them, because a request may select by any
     label."""
     number = len(model.labels)
     if number > MOST_LABELS:

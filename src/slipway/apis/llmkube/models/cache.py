@@ -79,7 +79,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     @property
     def has_drifted(self) -> bool:
-        """Whether the source's content has changed since."""
+        """Whether the source's content has changed since the weights were loaded."""
         check = self.last_check
         if check is None or not (check.etag or check.size):
             return False
@@ -127,7 +127,7 @@ def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
 
 
 def folder(world: World, namespace: str, cache_key: str, claim: Object | None) -> Folder:
-    """Returns a folder of the cache. ``claim``: the claim as observed."""
+    """Returns a folder of the cache with its users and its record. ``claim``: the claim as observed."""
     where, index = place(namespace, cache_key), usage.place(namespace, cache_key)
     having = [model for model in world.list(KIND, FOLDER, index) if not deleting(model)]
     users = sorted((model for model in having if _cacheable(model, world) and usage.wants_cache(world, model)), key=age)

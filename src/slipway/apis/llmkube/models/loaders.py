@@ -86,7 +86,7 @@ def _probe(model: Model, what: LoaderTask, header: str = "") -> Object:
 def _job(
     model: Model, what: LoaderTask, arguments: tuple[str, ...], *, cache: Access = NO_ACCESS, deadline_seconds: int = 0
 ) -> Object:
-    """Builds a Job. ``arguments``: the loader's arguments."""
+    """Builds a Job that runs the loader with these ``arguments`` for a Model."""
     job_runner, access = runner(model), cache + source_access(model)
     return jobs.task(
         job_runner,
@@ -128,8 +128,8 @@ def runner_for(model: str, settings: Settings, controller_key: str = "") -> Runn
 
 
 def _tolerations(model: Model) -> tuple[Object, ...]:
-    """Returns the tolerations. A cache that only one node can mount must be where the engine can run, including nodes
-    with GPUs."""
+    """Returns the tolerations of the loader's Jobs. A cache that only one node can mount must be where the engine can
+    run, including nodes with GPUs."""
     gpu, own = model.spec.hardware.gpu, model.spec.prefetch_tolerations
     if not gpu.count or (gpu.resource_claims and not gpu.toleration_key):
         return own

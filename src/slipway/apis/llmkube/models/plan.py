@@ -32,8 +32,8 @@ def plan(view: ModelView) -> Plan:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Returns the next step of the deletion, once no pod reads the weights. Always ends: without a claim or a working
-    Job, and after a time limit."""
+    """Returns the next step of the deletion, once no pod reads the weights; None if nothing remains to be done. Always
+    ends: without a claim or a working Job, and after a time limit."""
     evict = names.job_name(key(view.resource).name, "evict")
     others = [child for (_kind, name), child in view.world.children.items() if name.name != evict]
     working = any(_is_active(job) for job in others) and not view.is_overdue

@@ -67,7 +67,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def claim(self) -> Reference | None:
-        """The claim that has, or will have, its weights."""
+        """The claim that has, or will have, its weights; None if they are not in a claim."""
         if self.cached:
             return self.place.claim
         return claim_reference(self.namespace, self.source.claim) if self.in_claim else None
@@ -132,8 +132,8 @@ def key_of(resource: Object) -> str:
 
 
 def _key(text: str, files: tuple[str, ...], mmproj: str) -> str:
-    """Returns the folder's name. Long texts are not cached, because authors control their length and how often they
-    change."""
+    """Returns the name of the folder for these files of a source. Long texts are not cached, because authors control
+    their length and how often they change."""
     characters = len(text) + len(mmproj) + sum(len(file) + 1 for file in files)
     compute = _remembered if characters <= REMEMBERED_CHARACTERS else _computed
     return compute(text, files, mmproj)

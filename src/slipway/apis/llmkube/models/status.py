@@ -175,7 +175,7 @@ def _complete(view: ModelView, model: Model, record: Record) -> State:
 
 
 def _due(view: ModelView, model: Model, record: Record) -> float | None:
-    """Returns the seconds until the next check of the source."""
+    """Returns the seconds until the next check of the source; None if sources are not checked again."""
     interval = llmkube(model.settings).revalidate_seconds
     return max(record.checked_at + interval - view.world.now, WAITING_SECONDS) if interval else None
 

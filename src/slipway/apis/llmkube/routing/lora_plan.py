@@ -48,7 +48,7 @@ def resolve(world: World) -> AdapterView:
 
 
 def plan(view: AdapterView) -> Plan:
-    """Returns the Service. Raises InvalidSpecError."""
+    """Plans the Service that sends requests for the adapter to the pods with it. Raises InvalidSpecError."""
     spec, resource = view.valid(), view.world.resource
     namespace, name = key(resource)
     service = spec.inference_service_ref.name

@@ -41,7 +41,8 @@ class Routing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
-    """Builds the route. ``ids``: those of the router itself. Raises InvalidSpecError."""
+    """Converts the router's rules to the targets of a route. ``ids``: those of the router itself. Raises
+    InvalidSpecError."""
     _check_size(spec)
     backends = {backend.name: backend for backend in spec.backends}
     _check(spec, backends)
@@ -108,7 +109,7 @@ def _seconds(duration: str) -> int:
 
 
 def _build_conditions(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> TargetConditions | None:
-    """Returns the conditions; None if no request can meet them."""
+    """Returns the conditions that a request must meet to match a rule; None if no request can meet them."""
     headers: dict[str, tuple[str, ...]] = {}
     matchers: list[tuple[str, tuple[str, ...]]] = [(name, (value,)) for name, value in match.headers.items()]
     if match.data_classification:

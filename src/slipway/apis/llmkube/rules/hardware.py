@@ -115,8 +115,8 @@ def resource(hardware: Hardware) -> str:
 
 
 def vendor_of(hardware: Hardware) -> Vendor:
-    """Returns the vendor. An accelerator that implies a vendor takes precedence over the vendor field, which has a
-    default."""
+    """Returns the vendor of the GPUs. An accelerator that implies one takes precedence over the vendor field, which has
+    a default."""
     if hardware.accelerator == "rocm":
         return "amd"
     return "intel" if hardware.accelerator == "intel" else hardware.gpu.vendor
@@ -150,8 +150,8 @@ def affinity(spec: InferenceServiceSpec, gpus: Accelerators) -> Object:
 
 
 def _bytes(quantity: str) -> Fraction:
-    """Parses a quantity. Raises InvalidSpecError, because the definition's pattern accepts exponents beyond any
-    memory."""
+    """Parses ``resources.gpuMemory``. Raises InvalidSpecError, because the definition's pattern accepts exponents
+    beyond any memory."""
     try:
         return amount(quantity)
     except ValueError as error:

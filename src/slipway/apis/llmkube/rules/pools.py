@@ -22,7 +22,8 @@ from slipway.spelling import did_you_mean
 MEMBERS = "members"
 """Index of ModelPools: ``namespace/name`` of each service that a pool names."""
 MEMBER_PODS = "member-pods"
-"""The same, but with the pod label of the services, which is shorter than a long name."""
+"""Index of ModelPools like :data:`MEMBERS`, but with the pod label of the services, which is shorter than a long
+name."""
 GRANTED = "SlotGranted"
 """Condition of a member: whether it has the slot."""
 ALLOCATED = "SlotAllocated"
@@ -67,14 +68,13 @@ def member_names(pool: Object) -> tuple[str, ...]:
 
 
 def pool_of(listers: Listers, service: Key) -> Object | None:
-    """Returns the pool of a service: the oldest one that names it. The cost does not depend on the number of other
-    pools."""
+    """Returns the oldest pool that names the service, if any. The cost does not depend on the number of other pools."""
     return next(iter(listers.oldest(KIND, MEMBERS, str(service), 1)), None)
 
 
 def membership(pool: Object | None, service: str, *, runs: bool) -> Membership | None:
-    """Returns the membership from a service's ``pool``. None: there is none, or none yet. ``runs``: whether the service
-    already has replicas."""
+    """Returns what the ``pool`` of a service means for it. None: there is none, or none yet. ``runs``: whether the
+    service already has replicas."""
     if pool is None or (not decided(pool) and (runs or not is_valid(pool))):
         return None
     slot = slot_of(pool)

@@ -56,7 +56,8 @@ BACKENDS = frozenset(("--distributed-executor-backend", "--data-parallel-backend
 
 
 def fault(runtime: str, args: Sequence[str], extra: Sequence[str], gpus: int) -> str | None:
-    """Returns why an engine with this command line cannot start. ``extra``: the author's own arguments."""
+    """Returns why the GPUs of a pod do not suffice for an engine with this command line; None if they do, or that is
+    unknown. ``extra``: the author's own arguments."""
     flags = flag_names(args)
     if not gpus or flags & ELSEWHERE or any(flag in BACKENDS and text == "ray" for flag, text in _pairs(args)):
         return None

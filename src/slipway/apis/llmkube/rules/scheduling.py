@@ -49,14 +49,15 @@ class Scheduling(msgspec.Struct, frozen=True):
 
 
 def scheduling_of_oldest(pods: Sequence[Object], resource: str) -> Scheduling | None:
-    """Returns the scheduler's message for the oldest pod without a node. ``resource``: the accelerator that the pods
-    request, if any."""
+    """Returns why the scheduler finds no node for the oldest pod for which it reports that; None if there is none.
+    ``resource``: the accelerator that the pods request, if any."""
     states = (scheduling_of(pod, resource) for pod in sorted(pods, key=created_unix))
     return next((one for one in states if one), None)
 
 
 def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
-    """Returns the scheduler's message for one pod."""
+    """Returns why the scheduler finds no node for a pod; None if it has not reported that, or the pod is being deleted.
+    ``resource``: the accelerator that the pod requests, if any."""
     conditions = pod.get("status", {}).get("conditions") or ()
     condition: Object = next((one for one in conditions if one["type"] == "PodScheduled"), {})
     if condition.get("status") != "False" or deleting(pod):

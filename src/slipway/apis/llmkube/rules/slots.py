@@ -131,7 +131,8 @@ def _leaves_at(slot: Slot, resident: Member, waiting: Sequence[Member], budget: 
 
 
 def _following(members: Sequence[Member], resident: Member | None) -> Member | None:
-    """Returns the next member with waiting requests after the resident, in the (circular) order of the spec."""
+    """Returns the next member with waiting requests after the resident, in the (circular) order of the spec; None if
+    there is none."""
     start = members.index(resident) + 1 if resident else 0
     around = (*members[start:], *members[:start])
     return next((member for member in around if member is not resident and member.able and member.busy), None)

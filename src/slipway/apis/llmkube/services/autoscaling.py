@@ -45,8 +45,8 @@ def replicas(world: World, service: Service, name: str) -> int | None:
 
 
 def scaler(service: Service, server: ModelServer, most: int | None = None) -> Object:
-    """Builds the autoscaler. ``most``: the current limit on replicas, whatever the service sets. Raises
-    InvalidSpecError."""
+    """Builds the autoscaler, which follows the metrics in the spec, or the engine's requests if there are none.
+    ``most``: the current limit on replicas, whatever the service sets. Raises InvalidSpecError."""
     bounds = service.spec.autoscaling
     if bounds is None:
         raise ValueError("the service is not scaled")
@@ -59,8 +59,8 @@ def scaler(service: Service, server: ModelServer, most: int | None = None) -> Ob
 
 
 def _target(metric: Metric) -> Target:
-    """Returns the target. Raises InvalidSpecError: without a target the API server would reject the metric, or use
-    another one."""
+    """Converts a metric of the spec to a target of the autoscaler. Raises InvalidSpecError: without a target the API
+    server would reject the metric, or use another one."""
     field = f"autoscaling.metrics: {metric.name}"
     if metric.type == "Pods":
         if not metric.target_average_value:

@@ -25,7 +25,8 @@ RECYCLED = "slipway.inference/recycled"
 
 
 def pod_annotations(view: ServiceView, service: Service) -> dict[str, str]:
-    """Returns annotations for the pods."""
+    """Returns annotations that keep Karpenter from moving the pods, and change when pods that are too old must be
+    replaced."""
     disruption = service.spec.disruption
     annotations = {KARPENTER: UNMOVED[KARPENTER]} if disruption and disruption.protect_always else {}
     until = _recycled_until(view, service)
@@ -44,7 +45,7 @@ def _recycled_until(view: ServiceView, service: Service) -> str:
 
 
 def recycles_in(view: ServiceView, service: Service) -> float | None:
-    """Returns the seconds until the next pod is too old."""
+    """Returns the seconds until the next pod is too old; None if pods have no maximum age, or none will reach it."""
     limit = service.spec.max_pod_lifetime_seconds
     remaining = [unix_time(start) + limit - view.world.now for start in _start_times(view)] if limit else []
     return min((seconds for seconds in remaining if seconds > 0), default=None)
@@ -56,8 +57,8 @@ def _start_times(view: ServiceView) -> Iterable[str]:
 
 
 def budget(view: ServiceView, service: Service, server: ModelServer, scale: Scale) -> tuple[Object, ...]:
-    """Builds the disruption budget. No pod is evicted while another one is starting, unless the service allows it. If
-    the operator disables budgets, only services that request one get it."""
+    """Builds the service's PodDisruptionBudget, if it gets one. No pod is evicted while another one is starting, unless
+    the service allows it. If the operator disables budgets, only services that request one get it."""
     settings, protected = view.world.settings, service.spec.eviction_protection
     budgets = disruption_budget(server, scale, settings, protected=protected)
     asks = service.spec.disruption or (Disruption() if settings.disruption_budgets else None)

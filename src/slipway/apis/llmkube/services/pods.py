@@ -73,14 +73,15 @@ def service_name(service: str) -> str:
 
 
 def selector(service: str) -> dict[str, str]:
-    """Returns the selector. The Model is not in it, so that a service can switch to another one."""
+    """Returns the labels that select the service's pods. The Model is not among them, so that a service can switch to
+    another one."""
     name = label_value(service)
     return {"app": name, names.SERVICE_LABEL: name}
 
 
 def server(service: Service, annotations: Mapping[str, str] = {}) -> ModelServer:
-    """Builds the ModelServer. ``annotations``: of the pods. Raises InvalidSpecError for invalid quantities, or if there
-    is no image."""
+    """Returns everything that the service's pods need. ``annotations``: of the pods. Raises InvalidSpecError for
+    invalid quantities, or if there is no image."""
     spec = service.spec
     own = selector(service.name)
     labels = {
@@ -203,8 +204,8 @@ def _token(service: Service) -> tuple[Object, ...]:
 
 
 def _resources(service: Service) -> Object:
-    """Returns the resources. Memory is requested but not limited, as in the original, because a model's need is not
-    known precisely enough."""
+    """Returns the resources of the engine's container. Memory is requested but not limited, as in the original, because
+    a model's need is not known precisely enough."""
     resources = service.spec.resources
     memory = ("hostMemory", resources.host_memory) if resources.host_memory else ("memory", resources.memory)
     fields = {
@@ -336,7 +337,7 @@ def scale(world: World, service: Service) -> Scale:
 
 
 def address(service: Service, container: Container) -> ServiceSpec:
-    """Builds the Service. ``container``: the engine's."""
+    """Describes the Service through which requests reach the engine. ``container``: the engine's."""
     endpoint = service.endpoint
     route = Route(
         models=(service.name, *service.further_names),

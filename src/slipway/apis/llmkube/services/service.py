@@ -143,7 +143,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def fault(self) -> str | None:
-        """Returns a contradiction within the spec. Engines report those only after minutes, or never."""
+        """Returns a contradiction within the spec, if any. Engines report those only after minutes, or never."""
         spec, gpus = self.spec, self.accelerators
         # The number of devices in a claim is unknown here.
         count = 0 if gpus.claims else gpus.count

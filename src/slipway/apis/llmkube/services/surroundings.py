@@ -22,7 +22,7 @@ def references(resource: Object) -> tuple[Reference, ...]:
 
 
 def model_of(world: World, name: str) -> Object | None:
-    """Returns a Model of the service's namespace as last observed."""
+    """Returns a Model of the service's namespace as last observed, if it exists."""
     return world.get(Reference(MODEL, world.resource["metadata"]["namespace"], name))
 
 
@@ -41,7 +41,7 @@ def draft_of(world: World) -> Object | None:
 
 
 def pool_of(world: World) -> Object | None:
-    """Returns the ModelPool of the service."""
+    """Returns the oldest ModelPool that names the service, if any."""
     return pools.pool_of(world.listers, key(world.resource))
 
 

@@ -24,7 +24,7 @@ class ServiceReference(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name of the InferenceService."""
     namespace: str = ""
-    """Namespace of the InferenceService, which must be the adapter's own. Empty means that."""
+    """Namespace of the InferenceService: the adapter's own, or empty."""
 
 
 class LoRAAdapterSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -44,7 +44,7 @@ class LoRAAdapterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     loaded_path: str | UnsetType = UNSET
     """Path from which every replica has loaded the adapter."""
     last_loaded_at: Time | UnsetType = UNSET
-    """Time since when all replicas have it."""
+    """Time since when all replicas have the adapter."""
     model_id: str | UnsetType = UNSET
     """The ID that clients send. Missing if there is none."""
     observed_generation: Number64 | UnsetType = UNSET

@@ -204,7 +204,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     source_e_tag: str | UnsetType = msgspec.field(default=UNSET, name="sourceETag")
     """ETag of the source when it was downloaded or first checked."""
     source_content_length: Number64 | UnsetType = UNSET
-    """Size of the source in bytes at that time."""
+    """Size of the source in bytes when it was downloaded or first checked."""
     last_revalidated: Time | UnsetType = UNSET
     """Time of the last check for changes of the source."""
     accelerator_ready: bool | UnsetType = UNSET

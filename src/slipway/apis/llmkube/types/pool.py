@@ -52,7 +52,7 @@ class ModelPoolSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Member that gets the slot if no member has it and no requests wait. Empty: no member."""
     swap_budget: Annotated[str, Meta(pattern=DURATION, max_length=64)] = "300s"
     """How long requests wait for a member, from 1s to 24h. A member with requests keeps the slot for at least a fifth
-    of it before another member gets it."""
+    of this time before another member gets it."""
 
 
 class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     phase: str | UnsetType = UNSET
     """Phase of the InferenceService. Empty if there is none, or if it belongs to an older pool."""
     resident: bool | UnsetType = UNSET
-    """Whether it has the slot."""
+    """Whether the InferenceService has the slot."""
 
 
 class ModelPoolStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -75,7 +75,7 @@ class ModelPoolStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     resident_member: str | UnsetType = UNSET
     """Member that has the slot."""
     resident_since: Time | UnsetType = UNSET
-    """Time since when it has the slot."""
+    """Time since when residentMember has the slot."""
     pending_member: str | UnsetType = UNSET
     """Member that gets the slot when the pods of all others are gone."""
     members: Annotated[tuple[MemberStatus, ...], Meta(extra_json_schema=list_map("name"))] | UnsetType = UNSET

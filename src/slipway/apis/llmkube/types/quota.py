@@ -68,7 +68,8 @@ class GPUQuotaStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     waiting: Count | UnsetType = UNSET
     """Number of services that wait for quota."""
     waiting_digests: tuple[str, ...] | UnsetType = UNSET
-    """Digests of the UIDs of these services, which prevent counting a denial twice. Empty with more than 256."""
+    """Digests of the UIDs of the services that wait for quota, to count each denial only once. Empty if more than 256
+    services wait."""
     admission_denials: Number64 | UnsetType = UNSET
     """Total number of services that had to wait."""
     last_denial: Time | UnsetType = UNSET

@@ -125,9 +125,9 @@ class RouterRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     match: Match = Match()
     """Requests that the rule applies to. Empty means all."""
     route: Action
-    """Backends for these requests."""
+    """Backends for requests that match the rule."""
     fail_closed: bool = False
-    """If true, these requests fail if all backends of the rule fail."""
+    """If true, requests that match the rule fail if all its backends fail."""
     timeout: str = ""
     """Maximum time until a backend's answer begins, as a Go duration such as 30s."""
 
@@ -161,7 +161,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: Name
     """Name of the budget."""
     scope: Literal["router", "rule", "team"]
-    """Requests that count."""
+    """Requests that count towards the budget."""
     rule_name: str = ""
     """Name of the rule."""
     header_key: str = ""
@@ -302,7 +302,7 @@ class BackendStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tier: str | UnsetType = UNSET
     """Tier of the backend."""
     healthy: bool | UnsetType = UNSET
-    """True if one of its pods is ready."""
+    """True if one of the backend's pods is ready."""
     message: str | UnsetType = UNSET
     """Reason why none is ready."""
     last_probe_time: Time | UnsetType = UNSET

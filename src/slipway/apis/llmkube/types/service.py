@@ -253,7 +253,7 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     reasoning_budget: Natural | None = None
     """Maximum reasoning tokens before the answer: --reasoning-budget."""
     reasoning_budget_message: str = ""
-    """Text that ends the reasoning at that limit: --reasoning-budget-message."""
+    """Text that ends the reasoning when reasoningBudget is reached: --reasoning-budget-message."""
     metadata_overrides: tuple[str, ...] = ()
     """Metadata that overrides the file's, as <key>=<type>:<value>: --override-kv."""
     tensor_overrides: tuple[str, ...] = ()
@@ -281,7 +281,7 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     paged_ssd_cache_dir: str = msgspec.field(default="", name="pagedSSDCacheDir")
     """Directory for the KV cache of oMLX on disk."""
     paged_ssd_cache_max_size: str = msgspec.field(default="", name="pagedSSDCacheMaxSize")
-    """Maximum size of that directory, such as 200GB."""
+    """Maximum size of the KV cache of oMLX on disk, such as 200GB."""
 
 
 class ObservedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,9 +292,9 @@ class ObservedModel(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     """UID of the Model."""
     generation: Number64
-    """Generation of its spec."""
+    """Generation of the Model's spec."""
     ready: bool
-    """True if it was ready."""
+    """True if the Model was ready."""
 
 
 class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -314,7 +314,7 @@ class AdapterStatus(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """Directory of the adapter in the engine's container."""
     phase: Literal["Loading", "Loaded", "Failed", "Stopped"]
-    """Loaded means that every replica has it. Stopped means that there are no replicas."""
+    """Loaded means that every replica has the adapter. Stopped means that there are no replicas."""
     message: str | UnsetType = UNSET
     """Replica and reason of a failure."""
 
@@ -343,7 +343,7 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     model_ready: bool | UnsetType = UNSET
     """True if the Model is ready."""
     observed_models: tuple[ObservedModel, ...] | UnsetType = UNSET
-    """Models that this status describes. Missing ones are not included."""
+    """Existing Models that this status describes."""
     replicas: Count | UnsetType = UNSET
     """Number of existing replicas."""
     desired_replicas: Count | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Plan and status of a BenchmarkJob: one Job of genai-bench, and a sidecar that reads its results. Pure."""
+"""Plan and status of a BenchmarkJob: one Job that runs genai-bench, with a sidecar that reads the results. Pure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class BenchmarkState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(view: BenchmarkView) -> Plan:
-    """Returns the Job. It is created once for a spec and not changed; a new spec replaces it. Raises
+    """Plans the Job, which is created once for a spec and not changed; a new spec replaces it. Raises
     InvalidSpecError."""
     if view.fault:
         raise view.fault
@@ -106,7 +106,8 @@ def _build_claims(view: BenchmarkView) -> tuple[Object, ...]:
 
 
 def _build_job(view: BenchmarkView, override: Object) -> Object:
-    """Builds the Job. ``override``: podOverride as written by the author. Raises InvalidSpecError."""
+    """Builds the Job that runs genai-bench against the service or endpoint. ``override``: podOverride as written by the
+    author. Raises InvalidSpecError."""
     desired, world = view.job, view.world
     if desired is None:
         raise view.fault or InvalidSpecError("InvalidSpec", "it cannot be read")
@@ -153,8 +154,8 @@ def _uses(desired: BenchmarkJob) -> Object:
 
 
 def _sidecar(view: BenchmarkView, access: Access) -> Object:
-    """Returns the sidecar. It is ready before the tool starts, and is stopped after the tool has ended, whatever the
-    result."""
+    """Builds the container that reads the results. It is ready before the tool starts, and is stopped after the tool
+    has ended, whatever the result."""
     where = next(mount for mount in access.mounts if mount.volume == RESULTS_VOLUME)
     reader = Container(
         name=SIDECAR,
@@ -287,7 +288,8 @@ def _failure(view: BenchmarkView, summary: Summary | None, *, failed: bool) -> F
 
 
 def _summary(view: BenchmarkView) -> Summary | None:
-    """Returns the summary that the sidecar of the newest pod wrote last."""
+    """Returns the summary from the newest pod whose sidecar has reported one; None if there is none, or it is
+    invalid."""
     for pod in sorted(view.pods, key=created_unix, reverse=True):
         for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
             message = ((container.get("state") or {}).get("terminated") or {}).get("message")

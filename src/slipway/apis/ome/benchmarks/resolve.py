@@ -274,8 +274,8 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
 
 
 def _model(world: World, service: Object) -> Object | None:
-    """Returns the model that a service names, from its namespace or from the cluster. The kind in the reference takes
-    precedence."""
+    """Returns the model that a service names, from its namespace or from the cluster; None if it names none, or there
+    is no such model. The kind in the reference takes precedence."""
     namespace, named = key(service).namespace, _named_model(service)
     name = named.get("name")
     if not name:

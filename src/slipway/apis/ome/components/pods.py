@@ -1,6 +1,6 @@
 """Pods: a component's finished pod template. Pure.
 
-Fields from the manifests are kept. Missing ones are added: the model's files and their paths, names, variables, a
+Fields that the manifests set are kept; the others are added: the model's files and their paths, names, variables, a
 probe, time to drain, and as few privileges as possible.
 """
 
@@ -72,7 +72,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def served(self) -> Mount | None:
-        """The mount that the engine loads: the model, or the weights that replace it."""
+        """The mount that the engine loads: the model, or the weights that replace it; None if there is neither."""
         return next((adapter.mount for adapter in self.adapters if adapter.merged), self.model)
 
 

@@ -113,7 +113,7 @@ def is_bound(view: ModelView, stored: Stored) -> bool:
 
 
 def build_job(view: ModelView, loader_task: LoaderTask) -> Object:
-    """Builds the Job of a task."""
+    """Builds the Job that runs the loader for a task."""
     runner, name = _runner(view, loader_task), name_of(view, loader_task)
     container = jobs.container(
         runner,
@@ -211,8 +211,8 @@ def _mount_parent(path: str) -> Access:
 
 
 def _runner(view: ModelView, loader_task: LoaderTask) -> Runner:
-    """Returns the runner of a task. On a node, it runs as a user that owns nothing but the folder, or as root without
-    capabilities if the operator chose that."""
+    """Returns the user and the image for the Job of a task. On a node, it runs as a user that owns nothing but the
+    folder, or as root without capabilities if the operator chose that."""
     settings = view.world.settings
     user = settings.user(ome(settings).run_as_user)
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "runAsNonRoot": user != 0}

@@ -213,8 +213,8 @@ def _replaces_folder(view: ModelView, stored: Stored, node: Node, loader_task: L
 
 
 def _find_donors(view: ModelView, stored: Stored, node: Node) -> Iterator[tuple[str, State]]:
-    """Yields the node's folders with files from the same repository, with their states, for other models of the cluster
-    or of the same namespace. Yields none unless the policy requests reuse."""
+    """Yields the path and state of each folder on the node that has files from the same repository and belongs to
+    another model, either cluster-scoped or in the same namespace. Yields nothing unless the policy is ReuseIfExists."""
     if not stored.url or stored.spec.download_policy != "ReuseIfExists":
         return
     world, namespace = view.world, key(view.resource).namespace
@@ -245,8 +245,8 @@ def _plan_loaded_node(view: ModelView, node: Node, record: Record) -> NodePlan:
 
 def _plan_withdrawal(view: ModelView) -> Plan | None:
     """Returns the plan of a model whose folder belongs to a model that takes precedence, or was only allowed by an
-    earlier version. Its loads stop, and pods no longer select its nodes. The files stay for other models, with records
-    that name the folder."""
+    earlier version; None for other models, or if nothing remains to be done. Its loads stop, and pods no longer select
+    its nodes. The files stay for other models, with records that name the folder."""
     if not isinstance(view.stored, InvalidSpecError) or view.is_deleted:
         return None
     if view.stored.reason not in (folders.TAKEN, storage.NOT_ALLOWED):

@@ -85,7 +85,7 @@ def build_claim(name: str, namespace: str, mark: str) -> Object:
 
 
 def build_volume(of: str, model_claim: ModelClaim) -> Object:
-    """Builds the volume of a claim. ``of``: uid of the model."""
+    """Builds the volume through which a claim reads its folder on nodes. ``of``: uid of the model."""
     namespace, name = key(model_claim.claim)
     belongs = {"key": folder_label(of, model_claim.path), "operator": "Exists"}
     return {

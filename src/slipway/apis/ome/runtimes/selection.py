@@ -41,7 +41,7 @@ class RuntimeChoice(msgspec.Struct, frozen=True, kw_only=True):
     by: Literal["Service", "Selection"] = "Selection"
     """Who chose it."""
     unfit: tuple[str, ...] = ()
-    """Why it does not fit. Such a runtime only serves if the service names it."""
+    """Reasons why the runtime does not fit. If there are any, the runtime only serves if the service names it."""
 
 
 class Excluded(msgspec.Struct, frozen=True):
@@ -161,7 +161,8 @@ def required_classes(service: Object) -> frozenset[str]:
 
 
 def runtime_status(selection: Selection) -> Object | None:
-    """Returns ``status.runtime`` of a service: its runtime, who chose it, and the next best ones."""
+    """Returns ``status.runtime`` of a service: its runtime, who chose it, and the next best ones; None if it has no
+    runtime."""
     chosen = selection.chosen
     if chosen is None:
         return None

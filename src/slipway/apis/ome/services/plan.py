@@ -237,8 +237,8 @@ def _build_canary(component_rollout: ComponentRollout, service: Service) -> list
 def _build_disruption_budget(
     component_rollout: ComponentRollout, served: policies.PolicySubject, world: World, size: int = 1
 ) -> tuple[Object, ...]:
-    """Builds the budget. ``size``: number of pods per replica. Evicting one pod ends its whole group, so as many pods
-    may be evicted as groups."""
+    """Builds the component's PodDisruptionBudget. ``size``: number of pods per replica. Evicting one pod ends its whole
+    group, so as many pods may be evicted as groups."""
     extension, scaler = component_rollout.part.component.extension, component_rollout.part.scaler
     limit: Object = {}
     if extension.min_available is not None:

@@ -192,7 +192,7 @@ def _facts(model: Object) -> ModelFacts:
 
 
 def _current(resource: Object, namespace: str) -> Reference | None:
-    """Returns the runtime in the service's status."""
+    """Returns the runtime in the service's status; None if there is none."""
     status = (resource.get("status") or {}).get("runtime") or {}
     kind = next((kind for kind in RUNTIMES if kind.kind == status.get("kind")), None)
     name = name_of(status)

@@ -54,7 +54,8 @@ class ComponentRollout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve_rollout(world: World, service: Service, part: Part) -> ComponentRollout:
-    """Returns a component's rollout. Raises InvalidSpecError."""
+    """Builds a component's pod templates, and decides how its canary and its main Deployment split the requests. Raises
+    InvalidSpecError."""
     component, context = _without_startup_limit(part.component, service), service.context(world.settings)
     template = pods.template(component, "leader" if part.group else "pod", context)
     worker = pods.template(component, "worker", context) if part.group else None

@@ -62,7 +62,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     weights: tuple[Object, ...] = ()
     """FineTunedWeights that are added to the model, or replace it."""
     adapters: tuple[Adapter, ...] = ()
-    """The same weights in the form that pods use."""
+    """The FineTunedWeights in ``weights``, in the form that pods use."""
     runtime: Object | None = None
     parts: tuple[Part, ...] = ()
     """The existing ones of engine, decoder and router; empty if the service is virtual."""
@@ -82,7 +82,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def routed(self) -> Part | None:
-        """The component that receives the requests."""
+        """The component that receives the requests: the router, otherwise the engine, if any."""
         return self.part("router") or self.part("engine")
 
     @property
@@ -119,7 +119,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_requests(self) -> Part | None:
-        """The component whose replicas follow the requests at the gateway: the first that requests it."""
+        """The component whose replicas follow the requests at the gateway: the first that requests it, if any."""
         return next((part for part in self.parts if part.scaler.by == "requests"), None)
 
 

@@ -159,7 +159,8 @@ def _without_consequences(
 
 
 def _pending(service: Service | None) -> Pending | None:
-    """Returns why pods wait while no node has the files of a model: they cannot be scheduled."""
+    """Returns why pods cannot be scheduled: no node has the files of a model. None if a node has those of every
+    model."""
     models = (*([service.model] if service.model else []), *service.weights) if service else ()
     unready = next((one for one in models if (one.get("status") or {}).get("state") != names.READY), None)
     if unready is None:

@@ -64,9 +64,9 @@ class EndpointSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """API to measure."""
 
     inference_service: InferenceServiceReference | None = None
-    """An InferenceService. The job waits until it is ready."""
+    """InferenceService to measure. The job waits until it is ready."""
     endpoint: Endpoint | None = None
-    """Any other API."""
+    """API to measure, if it is not an InferenceService."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -50,9 +50,9 @@ class ModelFormat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     version: str | None = None
     """Version, as major, major.minor or major.minor.patch."""
     operator: Operator = "Equal"
-    """In a runtime: comparison of its version with the model's. Equal, GreaterThan or GreaterThanOrEqual."""
+    """In a runtime, the comparison of its version with the model's: Equal, GreaterThan or GreaterThanOrEqual."""
     weight: Weight = 1
-    """In a runtime: weight of a match in its score."""
+    """In a runtime, the weight of a match in its score."""
 
 
 class ModelFrameworkSpec(ModelFormat, frozen=True, kw_only=True, rename="camel"):
@@ -69,7 +69,7 @@ class ComponentInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiffusionPipelineSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Parts of a diffusion pipeline. In a runtime: required parts. Missing ones match anything."""
+    """Parts of a diffusion pipeline. In a runtime, the parts that a model must have; unset parts match anything."""
 
     class_name: str = ""
     """Class name of the pipeline, such as QwenImagePipeline."""

@@ -61,7 +61,7 @@ class SupportedModelFormat(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     diffusion_pipeline: DiffusionPipelineSpec | None = None
     """Required parts of a diffusion pipeline."""
     auto_select: bool | None = None
-    """If true, services without a runtime can get this one for such models."""
+    """If true, services without a runtime can get this one for models that match this entry."""
     priority: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
     """Priority over other matching runtimes; the highest wins. Empty means 1."""
     accelerator_config: dict[str, Annotated[Object, part("AcceleratorModelConfig")]] = {}

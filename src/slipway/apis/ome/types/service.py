@@ -44,7 +44,8 @@ class ModelRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     """Name of a BaseModel in the namespace, or of a ClusterBaseModel."""
     kind: str = names.CLUSTER_BASE_MODEL.kind
-    """Kind of the model. A BaseModel in the namespace always takes precedence over a ClusterBaseModel."""
+    """Kind of the model. FineTunedWeight serves the weights of that name with their base model. Otherwise, a BaseModel
+    in the namespace takes precedence over a ClusterBaseModel, whatever the kind."""
     api_group: Group = names.GROUP
     """API group of the kind."""
     fine_tuned_weights: Strings = ()
@@ -140,7 +141,7 @@ class SelectedRuntime(ScoredRuntime, frozen=True, kw_only=True, rename="camel"):
     next: Annotated[tuple[ScoredRuntime, ...], Meta(extra_json_schema=ATOMIC)] | UnsetType = UNSET
     """The next two best matches."""
     better: ScoredRuntime | UnsetType = UNSET
-    """A better match that was created later. To use it, set it in the spec."""
+    """A better match that was created later. To use it, set it in spec.runtime."""
 
 
 class ExcludedRuntime(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +182,7 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     replicas: int | UnsetType = UNSET
     """Number of pods of the component that receives requests."""
     ready_replicas: int | UnsetType = UNSET
-    """Number of ready pods of that component."""
+    """Number of ready pods of the component that receives requests."""
     annotations: dict[str, str] | UnsetType = UNSET
     """Additional facts, as in the original."""
     model_id: str | UnsetType = UNSET

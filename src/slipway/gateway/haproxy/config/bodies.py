@@ -14,8 +14,8 @@ _BODY_SECONDS = 60
 SMALL_BODY_BYTES = 8192
 """Up to this size in bytes, a PCRE2 match that reads the whole JSON is cheaper than calling Lua."""
 REPEATABLE_BYTES = BUFFER - 8192
-"""Largest body in bytes that fits in a buffer with a header of usual size and HAProxy's reserve. HAProxy can resend
-such a request."""
+"""Largest body in bytes that fits in a buffer with a header of usual size and HAProxy's reserve. HAProxy can resend a
+request with such a body."""
 LARGE = f"    acl large req.body_len gt {REPEATABLE_BYTES}\n"
 
 

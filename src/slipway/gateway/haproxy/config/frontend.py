@@ -11,10 +11,10 @@ from slipway.gateway.rules import page as access
 from slipway.gateway.settings import Settings, split_address
 
 _RESERVED_HEADERS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id|x-slipway-.*"
-"""Regular expression of client headers that do not reach engines. Only the gateway sets the cookie, which selects the
-endpoint, and x-slipway- headers, which direct requests between its own sections."""
+"""Regular expression for the names of client headers that do not reach engines. Only the gateway sets the cookie, which
+selects the endpoint, and x-slipway- headers, which direct requests between its own sections."""
 _PROXY_HEADERS = r"forwarded|x-forwarded-.*|x-real-ip"
-"""Regular expression of headers that are accepted from trusted proxies only."""
+"""Regular expression for the names of headers that are accepted from trusted proxies only."""
 LOG_FORMAT = (
     "\"%{+json}o %(time)[accept_date(ms),ms_utime('%Y-%m-%dT%H:%M:%S.%3NZ')] %(request_id)[var(txn.id)] %(client)ci"
     " %(method)HM %(path)HPO %(model)[var(txn.shown)] %(key)[var(txn.key)] %(status:sint)ST %(bytes_in:sint)U"

@@ -20,7 +20,7 @@ from slipway.gateway.settings import Settings
 
 
 def configuration(settings: Settings, table: RoutingTable, keys: Sequence[VerificationKey] = ()) -> str:
-    """Returns the complete file. Equal input gives equal text. `keys` verify tokens."""
+    """Returns the text of haproxy.cfg. Equal input gives equal text. ``keys`` verify tokens."""
     backends = (backend_section(settings, backend) for backend in table.backends.values())
     return "\n".join([_static(settings), *jwt.certificates(settings, keys), *backends, ""])
 

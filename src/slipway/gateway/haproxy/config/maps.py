@@ -30,7 +30,8 @@ def paths_map() -> str:
 
 
 def plain_map() -> str:
-    """Returns the map with the regular expression of unambiguous small bodies, and the group of the model's name."""
+    """Returns the map with the regular expression that matches unambiguous small bodies, and the group of the model's
+    name."""
     pattern = PLAIN_BODY.replace(" ", r"\x20")  # a space ends the key of a map
     return _lines([f"{pattern} \\{NAME_GROUP}"])
 

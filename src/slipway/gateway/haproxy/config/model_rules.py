@@ -60,7 +60,7 @@ def _ordinary_rules(run: str) -> str:
 
 
 def lacks_condition(run: str, variable: str) -> str:
-    """Returns the condition of requests whose engine does not serve the path with the number in `variable`."""
+    """Returns the condition of requests whose engine does not serve the path with the number in ``variable``."""
     return f"var(txn.be),map_str_int({run}/{LACKS_MAP}),and({variable}) -m int gt 0"
 
 
