@@ -184,7 +184,7 @@ def test_kubectl_scale_sets_the_replicas(cluster: Cluster, namespace: str) -> No
             "InferenceService",
             SERVICES,
             "NAME PHASE MODEL REPLICAS REASON ENDPOINT AGE STATE MODEL ID",
-            "NAME PHASE MODEL REPLICAS DESIRED REASON QUEUE PRIORITY ENDPOINT AGE STATE MODEL ID",
+            "NAME PHASE MODEL REPLICAS DESIRED REASON QUEUE PRIORITY ENDPOINT AGE STATE MODEL ID CHANGE",
         ),
     ],
 )
