@@ -314,7 +314,7 @@ class AdapterStatus(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """Directory of the adapter in the engine's container."""
     phase: Literal["Loading", "Loaded", "Failed", "Stopped"]
-    """Loaded means that every replica has the adapter. Stopped means that there are no replicas."""
+    """Loaded means that every replica has the adapter. Stopped means that the service has no replicas."""
     message: str | UnsetType = UNSET
     """Replica and reason of a failure."""
 
