@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.metadata
 import json
 import os
 import resource
@@ -30,8 +31,9 @@ import yaml
 from kubernetes import client, config
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks" / "controller"))
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks/controller")]
 
+from outcome import Goal, Outcome, finish  # noqa: E402
 from plane import cluster  # noqa: E402
 
 NAMESPACE = "bench-ansible"
@@ -191,10 +193,10 @@ def main() -> int:
                     raise SystemExit(f"{name} did not make all Models")
                 print(f"round {turn + 1}: {name}: {measured[name]['first'][-1][0]:.1f} s", flush=True)
         target.clear()
-    return report(measured, len(models), rounds)
+    return report(measured, len(models), rounds, quick=quick)
 
 
-def report(measured: dict[str, dict[str, list[tuple[float, float]]]], models: int, rounds: int) -> int:
+def report(measured: dict[str, dict[str, list[tuple[float, float]]]], models: int, rounds: int, *, quick: bool) -> int:
     """Prints the medians and their ratios to ours; 1 when the goal was missed."""
     medians = {
         name: {
@@ -210,14 +212,15 @@ def report(measured: dict[str, dict[str, list[tuple[float, float]]]], models: in
     for name, row in medians.items():
         cells = [f"{row[column]:.2f} ({row[column] / medians[OURS][column]:.1f}x)" for column in columns]
         print(f"{name:26}" + "".join(f"{cell:>20}" for cell in cells))
-    seconds = medians[OURS]["first s"]
-    met = seconds <= GOAL_SECONDS
-    print(f"goal: {GOAL_SECONDS:g} s or less in one task; {seconds:.2f} s: {'met' if met else 'MISSED'}")
-    folder = ROOT / "build" / "bench"
-    folder.mkdir(parents=True, exist_ok=True)
-    result = {"models": models, "rounds": rounds, "cores": os.cpu_count(), "medians": medians, "measured": measured}
-    (folder / "ansible.json").write_text(json.dumps(result, indent=2))
-    return 0 if met else 1
+    goal = Goal(f"{models} Models applied by one task", medians[OURS]["first s"], GOAL_SECONDS, "s")
+    figures = {"models": models, "rounds": rounds, "medians": medians}
+    return finish(Outcome("ansible", quick, [goal], figures, measured, versions()))
+
+
+def versions() -> dict[str, str]:
+    core = ROOT / ".venv/collections/ansible_collections/kubernetes/core/MANIFEST.json"
+    pinned = {"kubernetes.core": json.loads(core.read_text())["collection_info"]["version"]} if core.exists() else {}
+    return {name: importlib.metadata.version(name) for name in ("ansible-core", "kubernetes")} | pinned
 
 
 if __name__ == "__main__":

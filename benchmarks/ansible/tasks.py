@@ -11,6 +11,7 @@ others ask a small server in this process by an address and a token; what the se
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import os
 import resource
@@ -24,6 +25,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from outcome import Goal, Outcome, finish  # noqa: E402 - found by the line before
+
 PATIENCE = 600
 GOAL_SECONDS = 0.15
 """CPU time that `model_info` may need beyond an empty task."""
@@ -118,22 +123,20 @@ def main() -> int:
             costs[name].append((many - single) / tasks)
             print(f"round {turn + 1}: {name}: {costs[name][-1]:.3f} CPU s a task", flush=True)
     server.shutdown()
-    return report(costs)
+    return report(costs, quick=quick)
 
 
-def report(costs: dict[str, list[float]]) -> int:
+def report(costs: dict[str, list[float]], *, quick: bool) -> int:
     """Prints the medians, and what they are beyond an empty task; 1 when the goal was missed."""
     medians = {name: statistics.median(seconds) for name, seconds in costs.items()}
     beyond = {name: seconds - medians[EMPTY] for name, seconds in medians.items()}
     print(f"\nCPU s of a task, median of {len(costs[OURS])} round(s), {os.cpu_count()} cores")
     for name, seconds in medians.items():
         print(f"{name:16}{seconds:8.3f}{beyond[name]:+8.3f} beyond {EMPTY}  {seconds / medians[OURS]:6.1f}x {OURS}")
-    met = beyond[OURS] <= GOAL_SECONDS
-    print(f"goal: {GOAL_SECONDS:g} CPU s beyond {EMPTY} or less; {beyond[OURS]:.3f}: {'met' if met else 'MISSED'}")
-    folder = ROOT / "build" / "bench"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tasks.json").write_text(json.dumps({"medians": medians, "measured": costs}, indent=2))
-    return 0 if met else 1
+    goal = Goal(f"CPU of {OURS} beyond an empty task", beyond[OURS], GOAL_SECONDS, "s")
+    versions = {name: importlib.metadata.version(name) for name in ("ansible-core", "kubernetes")}
+    figures = {"medians": medians, "beyond": beyond, "rounds": len(costs[OURS])}
+    return finish(Outcome("ansible-tasks", quick, [goal], figures, costs, versions))
 
 
 if __name__ == "__main__":

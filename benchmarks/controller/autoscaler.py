@@ -9,7 +9,6 @@ Exit status 1: a goal was missed.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections import deque
@@ -20,7 +19,10 @@ import msgspec
 
 from slipway.serving.routing.scaling import Scaling, add_sample, begin
 
-RESULTS = Path(__file__).parents[2] / "build/bench/autoscaler.json"
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from outcome import Goal, Outcome, finish
+
 INTERVAL, WINDOW, TARGET, DELAY = 10, 600, 100, 30
 SAMPLE = 2
 GOAL_SECONDS = 15
@@ -117,13 +119,13 @@ def main() -> int:
     sys.stdout.write(f"{'':{width}}  {'original':>9}  {'here':>9}\n")
     for name, value in ours.items():
         sys.stdout.write(f"{name:{width}}  {original[name]!s:>9}  {value!s:>9}\n")
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps({"original": original, "here": ours}, indent=2))
-    first, last = (list(ours)[position] for position in (0, 1))
-    up, down = ours[first], ours[last]
-    met = up is not None and up <= GOAL_SECONDS and down is not None and down <= WINDOW + DELAY + 2 * INTERVAL
-    sys.stdout.write(f"Goal: up within {GOAL_SECONDS} s, to zero as configured: {'met' if met else 'MISSED'}\n")
-    return 0 if met else 1
+    goals = [
+        Goal(name, ours[name], bound, "s", note="" if ours[name] is not None else "never")
+        for name, bound in zip(ours, (GOAL_SECONDS, WINDOW + DELAY + 2 * INTERVAL), strict=False)
+    ]
+    return finish(
+        Outcome("controller-autoscaler", "--quick" in sys.argv[1:], goals, {"original": original, "here": ours})
+    )
 
 
 if __name__ == "__main__":

@@ -107,7 +107,11 @@ LLMKUBE = Dialect(
     "llmkube",
     "inference.llmkube.dev",
     "v1alpha1",
-    {"deployments": f"{APPS}/deployments", "services": f"{CORE}/services"},
+    {
+        "deployments": f"{APPS}/deployments",
+        "services": f"{CORE}/services",
+        "poddisruptionbudgets": f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets",
+    },
     "",
     # The engine fetches it, as there is nobody here who ends Jobs; each has a folder of its own all the same.
     lambda number: {"source": f"acme/tiny-{number}"},
@@ -210,12 +214,17 @@ class Api:
                     raise RuntimeError(f"DELETE {path}: {answer.status} {await answer.text()}")
 
     async def writes(self) -> Counter[str]:
-        """``verb resource/subresource`` -> writes that the API server has answered so far, leases left out."""
+        """The writes among the requests."""
+        requests = await self.requests()
+        return Counter({what: count for what, count in requests.items() if what.partition(" ")[0] in WRITES})
+
+    async def requests(self) -> Counter[str]:
+        """``verb resource/subresource`` -> requests that the API server has answered so far, leases left out."""
         async with self.session.get("/metrics") as answer:
             text = await answer.text()
         counts: Counter[str] = Counter()
         for resource, subresource, verb, count in METRIC.findall(text):
-            if verb in WRITES and resource in (*self.dialect.kinds, "events"):
+            if resource in (*self.dialect.kinds, "events"):
                 counts[f"{verb} {resource}/{subresource}".rstrip("/")] += int(float(count))
         return counts
 

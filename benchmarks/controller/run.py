@@ -13,12 +13,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
-import os
-import platform
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,11 +22,14 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from contestants import ALONE, CONTESTANTS, Running, running
+from contestants import ALONE, CONTESTANTS, KOPF, Running, running
 from observer import Observer, observing
-from plane import KUBEAI, LLMKUBE, Api, cluster, environment
+from plane import KUBEAI, LLMKUBE, Api, cluster
 
-SIMULATION = Path(__file__).with_name("autoscaler.py")
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from outcome import Goal, Outcome, finish
+
 CLIENTS = 16
 """Models that are created at a time in the burst."""
 SINGLE = 100
@@ -56,6 +55,7 @@ class Round:
     """From the first create request to the last child seen."""
     burst_cpu_seconds: float = 0.0
     writes_per_model: float = 0.0
+    requests_per_model: float = 0.0
     writes: dict[str, float] = field(default_factory=dict)
     p50_ms: float = 0.0
     p99_ms: float = 0.0
@@ -81,7 +81,8 @@ def free_port() -> int:
 
 async def burst(api: Api, observer: Observer, process: Running, count: int, result: Round) -> None:
     names = [f"burst-{number:04d}" for number in range(count)]
-    before, cpu, limit = await api.writes(), process.cpu_seconds(), asyncio.Semaphore(CLIENTS)
+    before, requests_before, cpu = await api.writes(), await api.requests(), process.cpu_seconds()
+    limit = asyncio.Semaphore(CLIENTS)
 
     async def create(name: str) -> None:
         async with limit:
@@ -93,10 +94,11 @@ async def burst(api: Api, observer: Observer, process: Running, count: int, resu
     result.burst_seconds = max(done.values()) - started
     await observer.quiet(3.0, PATIENCE)
     result.burst_cpu_seconds = process.cpu_seconds() - cpu
-    writes = await api.writes() - before
-    writes -= Counter({f"POST {resource}": count for resource in api.dialect.created})  # the benchmark's own
+    own = Counter({f"POST {resource}": count for resource in api.dialect.created})  # the benchmark's
+    writes, requests = await api.writes() - before - own, await api.requests() - requests_before - own
     result.writes = {what: round(number / count, 2) for what, number in sorted(writes.items())}
     result.writes_per_model = sum(writes.values()) / count
+    result.requests_per_model = sum(requests.values()) / count
 
 
 async def single(api: Api, observer: Observer, result: Round) -> None:
@@ -156,6 +158,7 @@ ROWS = (
     ("burst_seconds", "all children of the burst, s", 30.0),
     ("burst_cpu_seconds", "CPU for it, s", None),
     ("writes_per_model", "writes per Model", None),
+    ("requests_per_model", "API requests per Model", None),
     ("p50_ms", "one Model to its children, p50, ms", 60.0),
     ("p99_ms", "one Model to its children, p99, ms", 500.0),
     ("peak_mebibytes", "memory at most, MiB", 400.0),
@@ -179,26 +182,42 @@ GOALS_ALONE = (
 DIALECTS = {"slipway, KubeAI": KUBEAI, "slipway, LLMKube": LLMKUBE}
 
 
-def table(results: dict[str, list[Round]]) -> tuple[str, bool]:
-    """The medians side by side, and whether every goal was met."""
-    median = {
-        name: {row: statistics.median(getattr(one, row) for one in rounds) for row, _text, _goal in ROWS}
+Medians = dict[str, dict[str, float]]
+"""Contestant -> field -> the median of its rounds."""
+
+
+def medians(results: dict[str, list[Round]]) -> Medians:
+    fields = {row for row, _text, _goal in ROWS} | {row for row, _text, _goals in GOALS_ALONE}
+    return {
+        name: {row: statistics.median(getattr(one, row) for one in rounds) for row in sorted(fields)}
         for name, rounds in results.items()
-        if name in CONTESTANTS
     }
-    lines, good = [f"{'':36}{'slipway':>10}{'kopf':>10}{'kopf / slipway':>16}  goal"], True
-    for row, text, goal in ROWS:
+
+
+def judge(median: Medians) -> list[Goal]:
+    goals = [Goal(text, median["slipway"][row], goal) for row, text, goal in ROWS if goal is not None]
+    for name in ALONE:
+        goals += [
+            Goal(f"{name}: {text}", median[name][row], bounds[name])
+            for row, text, bounds in GOALS_ALONE
+            if name in bounds
+        ]
+    return goals
+
+
+def table(median: Medians, results: dict[str, list[Round]]) -> str:
+    """The medians side by side."""
+    lines = [f"{'':36}{'slipway':>10}{'kopf':>10}{'kopf / slipway':>16}"]
+    for row, text, _goal in ROWS:
         ours, theirs = median["slipway"][row], median["kopf"][row]
-        ratio = f"{theirs / ours:.1f}" if ours else "-"
-        met = goal is None or ours <= goal
-        good = good and met
-        verdict = "" if goal is None else f"<= {goal:g} {'met' if met else 'MISSED'}"
-        lines.append(f"{text:36}{ours:>10.1f}{theirs:>10.1f}{ratio:>16}  {verdict}")
+        lines.append(f"{text:36}{ours:>10.1f}{theirs:>10.1f}{f'{theirs / ours:.1f}' if ours else '-':>16}")
+    for name in ALONE:
+        lines.append(f"\n{name}")
+        lines += [f"{text:36}{median[name][row]:>10.1f}" for row, text, _goals in GOALS_ALONE]
     for name, rounds in results.items():
-        lines.append(
-            f"writes per Model of {name}: " + ", ".join(f"{what} {count}" for what, count in rounds[0].writes.items())
-        )
-    return "\n".join(lines), good
+        writes = ", ".join(f"{what} {count}" for what, count in rounds[0].writes.items())
+        lines.append(f"writes per Model of {name}: {writes}")
+    return "\n".join(lines)
 
 
 async def measure(kubeconfig: Path, workload: Asked) -> dict[str, list[Round]]:
@@ -216,45 +235,26 @@ async def measure(kubeconfig: Path, workload: Asked) -> dict[str, list[Round]]:
     return results
 
 
-def table_alone(name: str, rounds: list[Round]) -> tuple[str, bool]:
-    """The medians of Models without a peer, and whether every goal was met."""
-    lines, good = [name], True
-    for row, text, goals in GOALS_ALONE:
-        goal = goals.get(name)
-        ours = statistics.median(getattr(one, row) for one in rounds)
-        met = goal is None or ours <= goal
-        good = good and met
-        lines.append(
-            f"{text:36}{ours:>10.1f}  " + ("" if goal is None else f"<= {goal:g} {'met' if met else 'MISSED'}")
-        )
-    return "\n".join(lines), good
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a smaller run")
-    parser.add_argument("--output", type=Path, default=Path("build/bench/controller.json"), help="the JSON file")
     options = parser.parse_args()
     workload = Asked(200, 1, 15.0) if options.quick else Asked(1000, 2, 60.0)
     say("making the cluster (half a minute)")
     with cluster(free_port()) as kubeconfig:
         results = asyncio.run(measure(kubeconfig, workload))
-    text, good = table(results)
-    for name in ALONE:
-        more, met = table_alone(name, results[name])
-        text, good = f"{text}\n\n{more}", good and met
-    machine = f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}"
-    print(f"\nController: {workload.models} Models, median of {workload.rounds} round(s), {machine}\n\n{text}")
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    document = {
-        "asked": asdict(workload),
-        "machine": machine,
-        "rounds": {name: [asdict(one) for one in rounds] for name, rounds in results.items()},
-    }
-    options.output.write_text(json.dumps(document, indent=1) + "\n")
-    print("\nAutoscaler, simulated in time", flush=True)
-    simulated = subprocess.run([sys.executable, str(SIMULATION)], env=environment(Path()), check=False, timeout=300)
-    return 0 if good and simulated.returncode == 0 else 1
+    median = medians(results)
+    print(f"\nController: {workload.models} Models, median of {workload.rounds} round(s)\n\n{table(median, results)}")
+    return finish(
+        Outcome(
+            "controller",
+            options.quick,
+            judge(median),
+            {**asdict(workload), "rows": {row: text for row, text, _goal in ROWS}, "medians": median},
+            rounds={name: [asdict(one) for one in rounds] for name, rounds in results.items()},
+            versions=dict(one.split("==") for one in KOPF),
+        )
+    )
 
 
 if __name__ == "__main__":

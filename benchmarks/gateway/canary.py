@@ -34,6 +34,9 @@ from slipway.gateway.haproxy.metrics import LABELS
 from slipway.gateway.rules import targets
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from outcome import Goal, Outcome, finish
 
 from tests.gateway.standalone import Standalone
 
@@ -197,7 +200,6 @@ def costs(folder: Path, rounds: int, seconds: float) -> dict[str, list[float]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measures canaries.")
     parser.add_argument("--quick", action="store_true", help="4,000 requests, and 15 rounds of 0.3 s")
-    parser.add_argument("--output", type=Path, default=Path("build/bench/gateway-canary.json"), help="the JSON file")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_signal: sys.exit(143))
     number, rounds, seconds = (4000, 15, 0.3) if options.quick else (20000, 60, 0.5)
@@ -216,13 +218,13 @@ def main() -> int:
     }
     for kind, ratio in ratios.items():
         print(f"  {kind:>9}  {median(cpu[kind]):6.2f}  {ratio:.3f}")
-    missed = [percent for percent, share in got.items() if abs(share - percent) > POINTS]
-    dear = [kind for kind, most in MOST.items() if ratios[kind] > most]
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    figures = {"load": os.getloadavg(), "failed": failed, "shares": got, "cpu_us": cpu}
-    options.output.write_text(json.dumps(figures, indent=1) + "\n")
-    print(f"  {'MISSED' if failed or missed or dear else 'met'}: none fails, shares within {POINTS:g} point, {MOST}")
-    return int(bool(failed or missed or dear))
+    goals = [Goal("failed requests", failed, 0)]
+    goals += [
+        Goal(f"share of {want} percent missed by", abs(share - want), POINTS, "points") for want, share in got.items()
+    ]
+    goals += [Goal(f"CPU of {kind} beside {BEFORE}", ratios[kind], most, "times") for kind, most in MOST.items()]
+    figures = {"failed": failed, "shares": got, "ratios": ratios}
+    return finish(Outcome("gateway-canary", options.quick, goals, figures, cpu))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,9 @@ from statistics import mean
 from peers import Place, Running, free_port
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from outcome import Goal, Outcome, finish
 
 from tests.gateway.standalone import Standalone
 
@@ -172,12 +175,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="40 and 80 threads, 8 s each")
     parser.add_argument("--threads", type=int, nargs="+", help="numbers of threads")
     parser.add_argument("--ways", nargs="+", default=["random", "go", "least", "prefix"], help="what to compare")
-    parser.add_argument("--output", type=Path, default=Path("build/bench/gateway-replay.json"), help="the JSON file")
     return parser.parse_args()
 
 
-def show(threads: int, by_way: dict[str, Seen]) -> bool:
-    """Prints the table of one number of threads; returns whether a goal was missed."""
+def show(threads: int, by_way: dict[str, Seen]) -> None:
+    """Prints the table of one number of threads."""
     print(f"{threads} threads, load {os.getloadavg()[0]:.1f}")
     for way, seen in by_way.items():
         base = mean(by_way["random"].first_bytes) if "random" in by_way else 0.0
@@ -186,33 +188,34 @@ def show(threads: int, by_way: dict[str, Seen]) -> bool:
             f"  p99 {seen.p99 * 1000:6.0f} ms  {seen.tokens / seen.seconds:7,.0f} tokens/s"
             f"  random/this {base / mean(seen.first_bytes):5.1f}  failed {seen.failed}"
         )
+
+
+def judge(threads: int, by_way: dict[str, Seen]) -> list[Goal]:
     if "random" not in by_way or "prefix" not in by_way:
-        return False
-    ratio = mean(by_way["random"].first_bytes) / mean(by_way["prefix"].first_bytes)
-    missed = by_way["prefix"].failed > 0 or (threads >= JUDGED and ratio < BETTER)
+        return []
+    goals = [Goal(f"{threads} threads: failed requests", by_way["prefix"].failed, 0)]
     if threads >= JUDGED:
-        print(
-            f"  {'MISSED' if missed else 'met'}: PrefixHash {ratio:.1f} times better than random, at least {BETTER:g}"
-        )
-    return missed
+        ratio = mean(by_way["random"].first_bytes) / mean(by_way["prefix"].first_bytes)
+        name = f"{threads} threads: first byte of random choice in parts of PrefixHash's"
+        goals.append(Goal(name, ratio, BETTER, "times", at_least=True))
+    return goals
 
 
 def main() -> int:
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_signal: sys.exit(143))
     times = (5.0, 8.0) if options.quick else (10.0, 20.0)
-    missed, rows = False, []
+    goals, rows = [], []
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as name:
         for threads in options.threads or ([40, 80] if options.quick else [20, 40, 80, 160]):
             by_way = {way: measured(Path(name) / f"{way}{threads}", way, threads, times) for way in options.ways}
-            missed = show(threads, by_way) or missed
+            show(threads, by_way)
+            goals += judge(threads, by_way)
             for way, seen in by_way.items():
                 numbers = {"mean": mean(seen.first_bytes), "p99": seen.p99, "hit_rate": seen.held / seen.blocks}
                 rate = {"tokens_per_second": seen.tokens / seen.seconds, "failed": seen.failed}
                 rows.append({"threads": threads, "way": way, "load": os.getloadavg()[0], **numbers, **rate})
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(rows, indent=1) + "\n")
-    return int(missed)
+    return finish(Outcome("gateway-replay", options.quick, goals, {"rows": rows}))
 
 
 if __name__ == "__main__":
