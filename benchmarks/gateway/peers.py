@@ -21,8 +21,11 @@ from pathlib import Path
 
 import toolchain
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.gateway.haproxy_program import haproxy
+
 KEY = "sk-bench"
-HAPROXY_IMAGE = "haproxy:3.4.6"
 START_SECONDS = 180
 
 
@@ -37,6 +40,8 @@ class Place:
     folder: Path
     port: int
     upstreams: tuple[int, int]
+    under: tuple[str, ...] = ()
+    """A program that runs the gateway's own process and counts its instructions."""
 
     @property
     def urls(self) -> list[str]:
@@ -51,6 +56,12 @@ class Place:
         target = self.folder / name
         target.write_text(text)
         return target
+
+    def gateway(
+        self, command: list[str | Path], environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start the process that carries the requests."""
+        return self.spawn([*self.under, *command], environment)
 
     def spawn(self, command: list[str | Path], environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start a process in a group of its own; what it says goes to a file of the folder."""
@@ -72,22 +83,20 @@ class Running:
 
     port: int
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    container: str = ""
+    """The one that carries the requests comes first."""
+    helpers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    """Not part of the gateway: their CPU time is not counted."""
 
     def pids(self) -> list[int]:
         """Its processes and theirs."""
-        roots = [process.pid for process in self.processes]
-        if self.container:
-            roots.append(int(_docker("inspect", "--format", "{{.State.Pid}}", self.container)))
-        return [pid for root in roots for pid in _with_children(root)]
+        return [pid for process in self.processes for pid in with_children(process.pid)]
 
     def stop(self) -> None:
-        if self.container:
-            subprocess.run(["docker", "rm", "--force", self.container], capture_output=True, check=False, timeout=60)
-        for process in self.processes:
+        everything = [*self.processes, *self.helpers]
+        for process in everything:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
-        for process in self.processes:
+        for process in everything:
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
@@ -110,10 +119,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start(peer: Peer, folder: Path, upstreams: tuple[int, int], body: bytes) -> Running:
+def start(peer: Peer, folder: Path, upstreams: tuple[int, int], body: bytes, under: tuple[str, ...] = ()) -> Running:
     """Start a peer and wait until it answers. Raises BuildError or StartError; then nothing is left running."""
     folder.mkdir(parents=True, exist_ok=True)
-    place = Place(folder, free_port(), upstreams)
+    place = Place(folder, free_port(), upstreams, under)
     running = peer.start(place)
     try:
         _await_answer(running, body)
@@ -141,23 +150,12 @@ def _await_answer(running: Running, body: bytes) -> None:
     raise StartError(f"no answer within {START_SECONDS} s: {problem}")
 
 
-def _with_children(pid: int) -> list[int]:
+def with_children(pid: int) -> list[int]:
     try:
         children = "".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")).split()
     except OSError:
         return []
-    return [pid, *(below for child in children for below in _with_children(int(child)))]
-
-
-def _docker(*arguments: str) -> str:
-    try:
-        done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=60)
-    except FileNotFoundError:
-        raise StartError("there is no Docker") from None
-    if done.returncode:
-        problem = (done.stderr.strip() or "no output").splitlines()[0]
-        raise StartError(f"docker {arguments[0]}: {problem[:300]}")
-    return done.stdout.strip()
+    return [pid, *(below for child in children for below in with_children(int(child)))]
 
 
 # --- how each is started ---------------------------------------------------------------------------------------------
@@ -168,14 +166,13 @@ def _direct(place: Place) -> Running:
 
 
 def _slipway(place: Place) -> Running:
-    """The product: its control process writes and steers, HAProxy's public image carries the requests."""
-    control_port = free_port()
+    """The product: its control process writes and steers, HAProxy of the public image carries the requests."""
     run = place.folder / "run"
     run.mkdir()
     settings = {
         "runDirectory": str(run),
         "listen": f"127.0.0.1:{place.port}",
-        "controlListen": f"127.0.0.1:{control_port}",
+        "controlListen": f"127.0.0.1:{free_port()}",
         "threads": 1,
         "apiKeysSecret": "bench",
     }
@@ -187,19 +184,35 @@ def _slipway(place: Place) -> Running:
     environment = {"PYTHONPATH": str(toolchain.HERE.parents[1] / "src")}
     if place.spawn([*command, "--init"], environment).wait(60):
         raise StartError("slipway gateway --init failed")
-    # No seccomp filter, as none of the peers has one; what is said goes to a pipe that is emptied, as in a cluster.
-    options = ["--detach", "--network", "host", "--user", str(os.getuid()), "--security-opt", "seccomp=unconfined"]
-    options += ["--log-driver", "none", "--volume", f"{run}:{run}"]
-    haproxy = ["haproxy", "-W", "-db", "-S", f"{run}/master.sock,mode,600", "-f", f"{run}/haproxy.cfg"]
-    container = _docker("run", *options, HAPROXY_IMAGE, *haproxy)
-    return Running(place.port, [place.spawn([*command, "--table", table], environment)], container)
+    # The access log goes to a pipe that is emptied, as in a cluster.
+    reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+    assert reader.stdin
+    options = ["-W", "-db", "-S", f"{run}/master.sock,mode,600", "-f", f"{run}/haproxy.cfg"]
+    carrier = subprocess.Popen(
+        [*place.under, haproxy(), *options],
+        stdout=reader.stdin,
+        stderr=reader.stdin,
+        stdin=subprocess.DEVNULL,
+        cwd=place.folder,
+        start_new_session=True,
+    )
+    reader.stdin.close()
+    control = place.spawn([*command, "--table", table], environment)
+    return Running(place.port, [carrier, control], [reader])
+
+
+def _haproxy(place: Place) -> Running:
+    """The floor of every gateway that is built on HAProxy."""
+    return Running(place.port, [place.gateway([haproxy(), "-db", "-f", place.template("haproxy.cfg")])])
 
 
 def _go(shape: str) -> Callable[[Place], Running]:
     def start_go(place: Place) -> Running:
         command: list[str | Path] = [toolchain.go_proxy(), "-listen", f"127.0.0.1:{place.port}", "-shape", shape]
         command += ["-key", KEY, "-upstreams", ",".join(place.urls)]
-        return Running(place.port, [place.spawn(command, {"GOMAXPROCS": "1"})])
+        # Below valgrind, the signals of Go's scheduler end the program.
+        calm = {"GODEBUG": "asyncpreemptoff=1"} if place.under else {}
+        return Running(place.port, [place.gateway(command, {"GOMAXPROCS": "1", **calm})])
 
     return start_go
 
@@ -207,7 +220,7 @@ def _go(shape: str) -> Callable[[Place], Running]:
 def _aiohttp(place: Place) -> Running:
     programs = toolchain.environment("aiohttp")
     proxy = toolchain.HERE / "peers/aiohttp_proxy.py"
-    return Running(place.port, [place.spawn([programs / "python", proxy, str(place.port), KEY, *place.urls])])
+    return Running(place.port, [place.gateway([programs / "python", proxy, str(place.port), KEY, *place.urls])])
 
 
 def _rust(name: str, *words: str) -> Callable[[Place], Running]:
@@ -217,7 +230,7 @@ def _rust(name: str, *words: str) -> Callable[[Place], Running]:
         command: list[str | Path] = [toolchain.environment(name) / name, *words]
         command += ["--host", "127.0.0.1", "--port", str(place.port), "--worker-urls", *place.urls, "--api-key", KEY]
         command += ["--prometheus-host", "127.0.0.1", "--prometheus-port", str(free_port())]
-        return Running(place.port, [place.spawn(command, {"TOKIO_WORKER_THREADS": "1"})])
+        return Running(place.port, [place.gateway(command, {"TOKIO_WORKER_THREADS": "1"})])
 
     return start_rust
 
@@ -229,7 +242,7 @@ def _envoy(place: Place) -> Running:
         place.template("envoy.yaml"),
     ]
     command += ["--concurrency", "1", "--disable-hot-restart", "--log-level", "warning"]
-    return Running(place.port, [place.spawn(command)])
+    return Running(place.port, [place.gateway(command)])
 
 
 def _litellm(place: Place) -> Running:
@@ -240,12 +253,15 @@ def _litellm(place: Place) -> Running:
     ]
     command += ["--host", "127.0.0.1", "--port", str(place.port), "--num_workers", "1"]
     # Its list of prices would be fetched from outside.
-    return Running(place.port, [place.spawn(command, {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"})])
+    return Running(
+        place.port, [place.gateway(command, {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"})]
+    )
 
 
 PEERS = (
     Peer("direct", "no gateway: the mock engine itself", _direct),
     Peer("slipway", "HAProxy 3.4 and our control process; keys, metrics, JSON guard, access log", _slipway),
+    Peer("haproxy", "HAProxy 3.4 alone: forwards, no key, no model, no log", _haproxy),
     Peer("go-tuned", "httputil.ReverseProxy, tuned; key check only", _go("tuned")),
     Peer(
         "go-kubeai", "httputil.ReverseProxy in the shape of KubeAI's proxy: a stand-in; key check only", _go("kubeai")

@@ -1,10 +1,10 @@
 """Measures the gateway beside its peers: one command, interleaved rounds, tables on the screen and JSON in a file.
 
-    run.py            the whole grid, 5 rounds of 4 s: about an hour
-    run.py --quick    a smaller grid, 2 rounds of 1 s: a few minutes
+    run.py            the whole grid, 5 rounds of 4 s: about an hour and a half
+    run.py --quick    four cases, 5 rounds of 0.3 s: a few minutes
 
-Everything runs on 127.0.0.1 of this machine, which should have nothing else to do. Needs cc, Go and Docker; what is
-built and installed lies in the cache. A peer that cannot be had or fails is reported as such.
+Everything runs on 127.0.0.1 of this machine, which should have nothing else to do. Needs cc, Go and the image of
+HAProxy; what is built and installed lies in the cache. A peer that cannot be had or fails is reported as such.
 The exit status is 1 where a goal is missed.
 """
 
@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
-import os
-import platform
 import signal
 import sys
 import tempfile
@@ -25,6 +22,7 @@ from pathlib import Path
 
 import bodies
 import goals
+import instructions
 import report
 import toolchain
 from cases import Case, cases
@@ -32,6 +30,12 @@ from generator import LoadError, Result, measure
 from peers import KEY, PEERS, Peer, Place, Running, StartError, free_port, start
 from report import FLOOR, OURS, Measured
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from outcome import Outcome, finish
+
+COUNTED = {"1 KB": 300, "32 KB": 100, "1 MB": 10}
+"""Sizes whose instructions are counted, and by how many requests."""
 SPARE = 0.7
 """A fixed rate above this part of a peer's capacity says nothing but that it cannot."""
 
@@ -54,17 +58,18 @@ class Benchmark:
         self._problems: dict[tuple[str, str], str] = {}
         self._rates: dict[tuple[str, str], float] = {}
         self._capacity: dict[str, float] = {}
+        self._upstreams = (free_port(), free_port())
+        self._instructions: defaultdict[str, dict[str, float | str]] = defaultdict(dict)
 
     def start(self, chosen: list[Peer], stack: ExitStack) -> None:
-        upstreams = tuple(free_port() for _upstream in range(2))
-        for port in upstreams:
+        for port in self._upstreams:
             engine = Place(self._folder, port, (0, 0)).spawn([toolchain.native("mock"), str(port)])
             stack.callback(Running(port, [engine]).stop)
         for peer in chosen:
             begin = time.monotonic()
             try:
-                running = start(peer, self._folder / peer.name, (upstreams[0], upstreams[1]), bodies.chat(1024))
-            except (toolchain.BuildError, StartError, OSError) as error:
+                running = start(peer, self._folder / peer.name, self._upstreams, bodies.chat(1024))
+            except (toolchain.BuildError, StartError, OSError, RuntimeError) as error:
                 self.missing[peer.name] = str(error)
                 say(f"{peer.name}: cannot be measured: {error}")
                 continue
@@ -99,6 +104,25 @@ class Benchmark:
             reached = report.per_second(self._results[place][-1])
             self._capacity[peer.name] = max(reached, self._capacity.get(peer.name, 0.0))
 
+    def count(self, chosen: list[Peer], grid: list[Case], *, quick: bool) -> None:
+        """Counts the instructions of a request in a second start of each peer, after its rounds."""
+        sizes = dict(list(COUNTED.items())[:1]) if quick else COUNTED
+        names = {f"{size}, model first": number for size, number in sizes.items()}
+        requests = {case.name: (case.load.body, names[case.name]) for case in grid if case.name in names}
+        for peer in chosen:
+            if peer.name == FLOOR or peer.name in self.missing:
+                continue
+            if peer.slow:
+                self._instructions[peer.name] = dict.fromkeys(requests, "it starts too slowly below callgrind")
+                continue
+            say(f"{peer.name}: counting instructions")
+            try:
+                folder = self._folder / f"{peer.name}-counted"
+                counts = instructions.count(peer, folder, self._upstreams, requests)
+                self._instructions[peer.name] = {case: round(number, 1) for case, number in counts.items()}
+            except (instructions.CountError, toolchain.BuildError, StartError) as error:
+                self._instructions[peer.name] = dict.fromkeys(requests, str(error))
+
     def _measure(self, name: str, load: object) -> Result:
         running = self.running[name]
         pids = [] if name == FLOOR else running.pids()
@@ -113,29 +137,19 @@ class Benchmark:
             place = (case.name, peer.name)
             problem = self.missing.get(peer.name) or self._problems.get(place) or "left out"
             rate = self._rates.get(place, 0.0)
-            rows.append(Measured(case, peer.name, tuple(self._results[place]), problem, rate))
+            counted = self._instructions[peer.name].get(case.name, "")
+            rows.append(Measured(case, peer.name, tuple(self._results[place]), problem, rate, counted))
             if self._floors[place]:
                 floors[peer.name] = Measured(case, FLOOR, tuple(self._floors[place]), rate=rate)
         return rows, floors
 
 
-def machine() -> dict[str, str | int]:
-    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    return {
-        "cpus": os.cpu_count() or 0,
-        "cpu": model[0].partition(": ")[2] if model else platform.machine(),
-        "kernel": platform.release(),
-        "load": Path("/proc/loadavg").read_text().split()[0],
-    }
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measures the gateway beside its peers.")
-    parser.add_argument("--quick", action="store_true", help="a smaller grid, 2 rounds of 1 s")
+    parser.add_argument("--quick", action="store_true", help="four cases, 5 rounds of 0.3 s")
     parser.add_argument("--rounds", type=int, help="how often each is measured")
     parser.add_argument("--seconds", type=float, help="length of each measurement")
     parser.add_argument("--peers", nargs="+", choices=[peer.name for peer in PEERS], help="beside direct and slipway")
-    parser.add_argument("--output", type=Path, default=Path("build/bench/gateway.json"), help="the JSON file")
     return parser.parse_args()
 
 
@@ -143,8 +157,7 @@ def main() -> int:
     options = arguments()
     # So that whoever ends this early leaves nothing running.
     signal.signal(signal.SIGTERM, lambda *_signal: sys.exit(143))
-    rounds = options.rounds or (2 if options.quick else 5)
-    seconds = options.seconds or (1.0 if options.quick else 4.0)
+    rounds, seconds = options.rounds or 5, options.seconds or (0.3 if options.quick else 4.0)
     chosen = [peer for peer in PEERS if not options.peers or peer.name in (FLOOR, OURS, *options.peers)]
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -158,33 +171,42 @@ def main() -> int:
                 for peer in chosen[number % len(chosen) :] + chosen[: number % len(chosen)]:
                     if not (case.heavy and peer.slow):
                         bench.round(case, peer)
+        bench.count(chosen, grid, quick=options.quick)
         measurements = [bench.measured(case, chosen) for case in grid]
+    counter = instructions.method()
     print(
-        f"{rounds} rounds of {seconds:g} s, interleaved; one thread or process each; median of the rounds. {machine()}"
+        f"best of {rounds} interleaved rounds of {seconds:g} s; one thread or process each; spread: worst to best round"
     )
+    print(f"instructions of the program, not of the kernel, by {counter or 'nothing: not available'}")
     for peer in chosen:
         print(f"  {peer.name}: {bench.missing.get(peer.name) or peer.note}")
     for rows, floors in measurements:
         print(report.table(rows, floors))
-    judged = goals.judge(measurements)
-    print("\ngoals")
-    for goal in judged:
-        print(f"  {'met   ' if goal.met else 'MISSED'}  {goal.text}")
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    document = {
-        "machine": machine(),
-        "rounds": rounds,
-        "seconds": seconds,
-        "missing": bench.missing,
-        "goals": [dataclasses.asdict(goal) for goal in judged],
-        "rows": [report.document(row) for rows, _floors in measurements for row in rows],
-        "floors": [
-            {"of": name, **report.document(row)} for _rows, floors in measurements for name, row in floors.items()
-        ],
-    }
-    options.output.write_text(json.dumps(document, indent=1) + "\n")
-    print(f"\nwritten: {options.output}")
-    return 0 if OURS not in bench.missing and all(goal.met for goal in judged) else 1
+    peers = [peer.name for peer in chosen]
+    return finish(outcome(options.quick, measurements, bench.missing, peers, rounds, seconds))
+
+
+def outcome(
+    quick: bool, measurements: list[goals.Table], missing: dict[str, str], peers: list[str], rounds: int, seconds: float
+) -> Outcome:
+    documents = []
+    for rows, floors in measurements:
+        ours = next((row for row in rows if row.peer == OURS and row.results), None)
+        documents += [report.document(row, ours, floors.get(row.peer)) for row in rows]
+    return Outcome(
+        "gateway",
+        quick,
+        goals.judge(measurements),
+        {
+            "rounds": rounds,
+            "seconds": seconds,
+            "instructions_by": instructions.method() or "not available",
+            "rows": documents,
+        },
+        rounds=[report.rounds(row) for rows, floors in measurements for row in [*rows, *floors.values()]],
+        versions=toolchain.versions(peers),
+        missing=missing,
+    )
 
 
 if __name__ == "__main__":

