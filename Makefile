@@ -142,9 +142,11 @@ molecule: setup docker ## Run all Molecule scenarios
 engines: setup docker ## Test real engines behind the gateway, on a separate cluster (half an hour, up to 22 GB)
 	scripts/engines.sh
 
+# PARTS="loader/run registry/run" measures these, PARTS=--quick tries all.
 .PHONY: bench
-bench: setup public-images ## Run the benchmarks of gateway, controller, loader, registry and modules
-	scripts/bench.sh
+bench: setup public-images ## Measure gateway, controller, loader and modules beside their peers (hours)
+	@images/public.sh auto $(REGISTRY_IMAGE)
+	scripts/bench.sh $(PARTS)
 
 # --- generated files --------------------------------------------------------------------------------------------------
 
