@@ -1,7 +1,7 @@
 """Measures the playbook gpu_nodes on 200 GPU hosts that need no change, with 50 forks.
 
-    hosts.py            200 hosts, 50 forks: about ten minutes
-    hosts.py --quick    10 hosts, 5 forks: about a minute
+    hosts.py            200 hosts, 50 forks: about fifteen minutes on two cores
+    hosts.py --quick    10 hosts, 5 forks: more than a minute
 
 The hosts are directories of this machine with the files that the role reads, and a program in the place of ssh runs
 their modules here. So one machine does the work of 200, and real hosts are faster. The playbook runs in check mode,
