@@ -134,7 +134,7 @@ def main() -> int:
     alone, failed = 0.0, False
     print(f"{'Models':>7}  {'plan + status':>13}  {'ratio':>6}  enqueued by a record")
     for number in NUMBERS:
-        cache._record.cache_clear()  # noqa: SLF001 - what is read of records must not be from before
+        cache._remembered.cache_clear()  # noqa: SLF001 - what is read of records must not be from before
         listers = filled(number)
         took = milliseconds(listers, number)
         alone = alone or took

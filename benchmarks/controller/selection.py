@@ -48,7 +48,7 @@ def runtime(number: int) -> Object:
 
 def model(number: int) -> BaseModelSpec:
     size = {"modelParameterSize": f"{number % 8 + 2}.03B"}
-    odd = {"quantization": "awq"} if number % 2 else {}
+    odd = {"quantization": "fp8"} if number % 2 else {}
     spec = {"storage": {"storageUri": "hf://a/b"}, **described(number), **size, **odd}
     return msgspec.convert(spec, BaseModelSpec)
 
