@@ -39,13 +39,13 @@ def small(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[S
         yield gateway
 
 
-def resident(gateway: Standalone) -> int:
-    """Bytes that HAProxy's processes have in memory."""
+def resident(gateway: Standalone, field: str = "VmRSS") -> int:
+    """Bytes that HAProxy's processes have in memory; with VmHWM, the most that they ever had."""
     return sum(
         int(line.split()[1]) * 1024
         for pid in gateway.haproxy_pids()
         for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-        if line.startswith("VmRSS")
+        if line.startswith(field)
     )
 
 
@@ -226,6 +226,25 @@ def test_many_large_requests_at_once_are_all_answered(small: Standalone) -> None
     for thread in threads:
         thread.join(PATIENCE)
     assert results == [200] * 40
+
+
+@pytest.mark.parametrize("model", ["hashed", "static/named"])
+def test_a_large_body_only_fills_its_part_of_the_buffer(
+    make_gateway: Callable[..., Standalone], make_engine: Callable[..., Engine], model: str
+) -> None:
+    """HAProxy copies the whole buffer when a rule reads the body after another one changed a header."""
+    gateway = make_gateway(maxBodyBytes=64 * MIB, threads=1)
+    hashing = {"strategy": "PrefixHash", "prefixHash": {}}
+    routes = {"hashed": hashing, "named": {"name": "named", "models": ["n"]}}
+    endpoints = [make_engine(f"e{number}").endpoint for number in range(2)]
+    gateway.route({name: {"endpoints": endpoints, "route": route} for name, route in routes.items()})
+    with gateway:
+        settle(gateway)
+        before = resident(gateway, "VmHWM")
+        messages = [{"role": "user", "content": "x" * MIB}]
+        with Api(gateway.url) as api:
+            assert api.post(CHAT, json={"model": model, "messages": messages}).status_code == 200
+        assert resident(gateway, "VmHWM") - before < 32 * MIB
 
 
 def test_unfinished_headers_take_little_and_are_gone_after_ten_seconds(small: Standalone) -> None:

@@ -47,7 +47,7 @@ def public_frontend(settings: Settings) -> str:
         route_rules(settings),
         hold_rules(settings.run_directory),
         limits.drop_keys(),
-        endpoint_rules(settings),
+        endpoint_rules(),
         _backend_rules(settings),
     )
     return "\n\n".join(parts)

@@ -53,5 +53,5 @@ def _turn_sections(settings: Settings) -> str:
     reading = f"""\
     acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
     http-request lua.read_form if form"""
-    last_rules = f"{LARGE}{LAST_RULES}\n{rewrite.rules(run)}"
+    last_rules = f"{rewrite.rules(run)}\n{LARGE}{LAST_RULES}"
     return targets.sections(settings, reading, AFTER_HOLD, last_rules, rewrite.CHANGED)
