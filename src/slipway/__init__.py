@@ -1,6 +1,6 @@
-"""slipway: the Python package of the controller, the gateway's control plane, the loader, the hub and the depot.
+"""The Python package of the controller, the gateway's control plane, the loader, the hub and the depot.
 
-Imports point downwards: docs/dev/code-map.md shows the packages, and the lint step checks them.
+A package imports only packages below it. ``docs/dev/code-map.md`` shows the order, and the lint step checks it.
 """
 
 __version__ = "0.4.0"

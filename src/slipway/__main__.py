@@ -1,4 +1,4 @@
-"""Entry point of the one image: ``slipway controller|gateway|loader|hub|depot|crds|apis``, a process each."""
+"""Entry point of the container image. Each process runs one command, such as ``slipway controller``."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ COMMANDS = {
     "apis": ("slipway.apis.collection", "write the Ansible collection's data about the APIs"),
     "engines": ("slipway.engines.main", "write the monitoring queries of the engines to a file"),
 }
-"""Command -> (module with ``main(argv) -> exit status``, description). Each process imports only its own module."""
+"""Command -> (module with ``main(argv) -> exit status``, description). A process imports only the module of its
+command."""
 
 
 def usage() -> str:
-    """Returns the output of ``slipway --help``."""
+    """Return the output of ``slipway --help``."""
     lines = ["usage: slipway [--version] COMMAND [OPTIONS]", "", "commands:"]
     lines += [f"  {name:<11} {purpose}" for name, (_module, purpose) in COMMANDS.items()]
     return "\n".join([*lines, "", "'slipway COMMAND --help' describes the options of a command.", ""])
 
 
 def main() -> int:
-    """Runs the command in the arguments. Returns the exit status."""
+    """Run the command in ``sys.argv`` and return its exit status, which is 2 if the command does not exist."""
     command, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     if command == "--version":
         sys.stdout.write(f"{__version__}\n")

@@ -1,7 +1,7 @@
-"""Decoding: untrusted JSON and YAML, such as annotations, ConfigMaps and responses of pods.
+"""Decoders for untrusted JSON and YAML, such as annotations, ConfigMaps and responses of pods.
 
-Authors may write anything into these. Every failure therefore raises the same exception, including a RecursionError for
-deep nesting, and text above its maximum length is rejected before it is parsed.
+Untrusted text can contain anything. Every failure therefore raises DecodingError, even if deep nesting causes a
+RecursionError, and text above its maximum length is rejected before it is parsed.
 """
 
 from __future__ import annotations
@@ -16,32 +16,33 @@ T = TypeVar("T")
 Text = bytes | bytearray | msgspec.Raw | str
 
 MESSAGE_CHARACTERS = 300
-"""Maximum length of an error message: it quotes untrusted text, and is used in logs, conditions and Events."""
+"""Maximum characters of an error message, because messages quote untrusted text in logs, conditions and Events."""
 
 
 _SURROGATE = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
-"""Surrogates, which YAML accepts as text but which cannot be encoded."""
+"""Escaped surrogates, which YAML accepts but which cannot be encoded as UTF-8."""
 _BRACKET = re.compile(r"[][{}]")
 YAML_DEPTH = 64
-"""Maximum open brackets in YAML, including those in its strings."""
+"""Maximum nesting of brackets in YAML. Brackets inside strings count as well."""
 
 
 class DecodingError(ValueError):
-    """The text is not valid. The message is one printable line of at most MESSAGE_CHARACTERS."""
+    """An error for invalid text. Its message is one printable line of at most ``MESSAGE_CHARACTERS``."""
 
 
 @overload
 def decode_json(text: Text, *, most: int) -> Any:
-    """Decodes JSON into plain values."""
+    """Decode JSON into plain values."""
 
 
 @overload
 def decode_json(text: Text, type_: type[T], *, most: int) -> T:
-    """Decodes JSON into a type that msgspec supports."""
+    """Decode JSON into a type that msgspec supports."""
 
 
 def decode_json(text: Text, type_: Any = Any, *, most: int) -> Any:
-    """Decodes JSON of at most ``most`` bytes into a type that msgspec supports. Raises DecodingError."""
+    """Decode JSON of at most ``most`` bytes into a type that msgspec supports. Raise DecodingError for longer or
+    invalid text."""
     if len(text) > most or isinstance(text, str):
         refuse_longer(text, most)
     try:
@@ -53,7 +54,8 @@ def decode_json(text: Text, type_: Any = Any, *, most: int) -> Any:
 
 
 def decode_yaml(text: str, *, most: int) -> Any:
-    """Decodes one YAML document of at most ``most`` bytes into plain values. Raises DecodingError."""
+    """Decode one YAML document of at most ``most`` bytes into plain values. Raise DecodingError for longer or invalid
+    text."""
     refuse_longer(text, most)
     depth = 0
     for bracket in _BRACKET.findall(text):  # the parser's time grows with the cube of the depth
@@ -71,7 +73,7 @@ def decode_yaml(text: str, *, most: int) -> Any:
 
 
 def refuse_longer(text: Text, most: int) -> None:
-    """Raises DecodingError for text of more than ``most`` bytes."""
+    """Raise DecodingError for text of more than ``most`` bytes."""
     size = len(text)
     if size <= most and isinstance(text, str) and not text.isascii():  # only then are there more bytes than characters
         size = len(text.encode(errors="replace"))
@@ -80,7 +82,7 @@ def refuse_longer(text: Text, most: int) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Returns an exception's message as one printable line of limited length, or its type if it has no message."""
+    """Return an exception's message as one printable line of limited length, or its type if it has no message."""
     words = " ".join(str(error)[: 4 * MESSAGE_CHARACTERS].split())
     line = "".join(character if character.isprintable() else "?" for character in words)
     if len(line) > MESSAGE_CHARACTERS:

@@ -1,5 +1,4 @@
-"""Spelling: suggests the known name that is most like an unknown one. Pure, and bounded, because the names are
-untrusted."""
+"""Suggestions for misspelled names. Pure. The names are untrusted, so the cost is limited."""
 
 from __future__ import annotations
 
@@ -10,27 +9,28 @@ from itertools import islice
 NAMES = 200
 """Maximum number of names to compare."""
 CHARACTERS = 100
-"""Maximum length of a name to compare."""
+"""Maximum characters of a name to compare."""
 SUGGESTED = 3
 ALIKE = 0.7
 """Minimum similarity of two names, from 0 to 1."""
 
 
 def unknown(noun: str, name: str, choices: Iterable[str]) -> str:
-    """Returns a message for an unknown name, with the known names."""
+    """Return an error message for an unknown name, with a suggestion and all valid names."""
     names = sorted(choices, key=str.lower)
     suggestion = did_you_mean(name, names) or "."
     return f"this version does not know the {noun} {name[:CHARACTERS]!r}{suggestion} Known {noun}s: {', '.join(names)}"
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """Returns ``; did you mean a or b?`` for the end of a message, the likeliest first; empty if no name is similar."""
+    """Return ``; did you mean a or b?`` for the end of a message, with the most similar name first. Return an empty
+    text if no name is similar."""
     names = nearest(name, choices)
     return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
 def nearest(name: str, choices: Iterable[str]) -> list[str]:
-    """Returns the most similar names, the likeliest first."""
+    """Return at most ``SUGGESTED`` of the choices that are similar to ``name``, the most similar first."""
     if len(name) > CHARACTERS:
         return []
     compared: dict[str, str] = {}

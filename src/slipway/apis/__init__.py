@@ -1,4 +1,5 @@
-"""APIs: one folder for each, with data types and pure functions (see ``serving.contract.api.Api``)."""
+"""The serving APIs: one package for each, with data types and pure functions. ``serving.contract.api.Api`` is their
+contract."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from slipway.serving.contract.delivery import Delivery
 SERVED = (krypton, kubeai, llmkube, ome, deckhouse)
 """Every API that Slipway implements. The first is the default of the Ansible modules."""
 APIS: tuple[Api[Any], ...] = tuple(api for served in SERVED for api in served.APIS)
-"""One object for each kind of the APIs."""
+"""The kinds of all APIs, each with the functions that reconcile it."""
 DELIVERIES: tuple[Delivery, ...] = tuple(served.DELIVERY for served in SERVED if hasattr(served, "DELIVERY"))
-"""The deliveries of APIs that add models to workloads of other owners."""
+"""The deliveries of the APIs that add model files to workloads that Slipway does not own."""
 DESCRIPTIONS: tuple[Description, ...] = tuple(served.DESCRIPTION for served in SERVED)

@@ -1,4 +1,4 @@
-"""``slipway apis COLLECTION``: writes the Ansible collection's files about the APIs, from their descriptions."""
+"""The command ``slipway apis``, which generates files of the Ansible collection from the descriptions of the APIs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from slipway.serving.routing.scaling import WAKE
 TABLE = "plugins/module_utils/_apis_data.py"
 AUTHOR = "roles/models/files/model-author.yml"
 LINE = 120
-"""Maximum length of a line of Python."""
+"""Maximum characters of a line of generated Python."""
 WATCHED = ("get", "list", "watch", "patch")
-"""The controller's verbs on resources: it patches defaults, and removes finalizers of deleted objects."""
+"""Verbs of the controller on the kinds of an API. It patches resources to set defaults and to remove finalizers."""
 
 HEADER = """\
 # Copyright: (c) 2026, The slipway.inference authors
@@ -37,7 +37,7 @@ from collections.abc import Mapping
 from typing import Any
 
 """
-# REUSE-IgnoreStart  # these are the headers of the files that it writes
+# REUSE-IgnoreStart  # these are the headers of the generated files
 BSD = """\
 Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause"""
@@ -67,7 +67,7 @@ READING = """\
 
 
 def files(descriptions: Iterable[Description] = DESCRIPTIONS) -> dict[str, str]:
-    """Returns the generated files: path in the collection -> text."""
+    """Return the text of each generated file, by its path in the collection."""
     apis = tuple(descriptions)
     schemas = {name: schema for api in apis for name, schema in api.documents.items()}
     return {
@@ -81,7 +81,7 @@ def files(descriptions: Iterable[Description] = DESCRIPTIONS) -> dict[str, str]:
 
 
 def entry(api: Description) -> Object:
-    """Returns the collection's data about an API. Roles read parts of it, by these keys."""
+    """Return the data about an API that the collection's plugins and roles read."""
     kinds = [resource.kind for resource in api.resources]
     optional = {
         "adapter_label": api.adapter_label,
@@ -102,13 +102,13 @@ def entry(api: Description) -> Object:
 
 
 def definition(kind: Kind) -> str:
-    """Returns the name of the kind's CustomResourceDefinition."""
+    """Return the name of the kind's CustomResourceDefinition."""
     return f"{kind.plural}.{kind.group}"
 
 
 def modules(resources: Iterable[Resource]) -> Object:
-    """Returns the kinds that the modules handle, and the apiVersion of their manifests. Raises ValueError if the module
-    ``model`` handles none."""
+    """Return the names of the CustomResourceDefinitions that the Ansible modules ``model`` and ``inference_service``
+    handle, and the apiVersion of models. Raise ValueError if ``model`` handles no namespaced kind."""
     by_module = {resource.module: resource.kind for resource in resources if resource.kind.namespaced}
     model, service = by_module.get("model"), by_module.get("inference_service")
     if model is None:
@@ -118,7 +118,8 @@ def modules(resources: Iterable[Resource]) -> Object:
 
 
 def described(resource: Resource) -> Object:
-    """Returns a kind with its path on the API server and its rules, by which modules wait until a resource is ready."""
+    """Return a kind as plain data: its path on the API server, its status fields, and the rules by which the Ansible
+    modules decide whether a resource is ready."""
     fields = msgspec.to_builtins(resource)
     rules = fields.pop("readiness")
     rules.pop("answering", None)
@@ -130,7 +131,7 @@ def described(resource: Resource) -> Object:
 
 
 def rules(api: Description) -> Object:
-    """Returns the RBAC rules of the controller and, under ``wake``, of the gateway."""
+    """Return the RBAC rules for an API. The rules under ``wake`` are for the gateway, the others for the controller."""
     kinds = [resource.kind for resource in api.resources]
     woken = [resource.kind for resource in api.resources if resource.wakes]
     children = [kind for resource in api.resources for kind in resource.scaled]
@@ -152,7 +153,7 @@ def rules(api: Description) -> Object:
 
 
 def own_rules(kinds: Iterable[Kind]) -> list[Object]:
-    """Returns the controller's permissions on the API's own kinds."""
+    """Return the controller's permissions on the API's own kinds."""
     return [
         rule(group, [f"{plural}{suffix}" for plural in plurals], verbs)
         for group, plurals in by_group(kinds).items()
@@ -162,7 +163,7 @@ def own_rules(kinds: Iterable[Kind]) -> list[Object]:
 
 
 def by_group(kinds: Iterable[Kind]) -> dict[str, list[str]]:
-    """Returns group -> plurals, each once."""
+    """Return the plurals of the kinds, by API group. Duplicate kinds are listed once."""
     groups: dict[str, list[str]] = {}
     for kind in dict.fromkeys(kinds):
         groups.setdefault(kind.group, []).append(kind.plural)
@@ -170,13 +171,13 @@ def by_group(kinds: Iterable[Kind]) -> dict[str, list[str]]:
 
 
 def scrape(name: str, engines: Scrape) -> Object:
-    """Returns the engines as a target of the role ``monitoring``."""
+    """Return an API's engines as a scrape target of the role ``monitoring``."""
     fields: Object = msgspec.to_builtins(engines)
     return {"name": f"slipway-engines-{name}", "job": "slipway-engines", "ports": [*engines.ports], **fields}
 
 
 def author_role(apis: Iterable[Description]) -> str:
-    """Returns the least permissions for authors of models."""
+    """Return the YAML manifest of a ClusterRole with the minimum permissions for authors of models."""
     resources = [resource for api in apis for resource in api.resources]
     own = [one.kind for one in resources if one.kind.namespaced and one.authored]
     operators = listed(one.kind for one in resources if one.kind not in own)
@@ -185,19 +186,20 @@ def author_role(apis: Iterable[Description]) -> str:
 
 
 def listed(kinds: Iterable[Kind]) -> dict[str, str]:
-    """Returns an RBAC rule's API groups and resources, as YAML lists."""
+    """Return the ``groups`` and ``resources`` of an RBAC rule for these kinds, each as comma-separated text."""
     groups = by_group(kinds)
     plurals = dict.fromkeys(plural for group in groups.values() for plural in group)
     return {"groups": ", ".join(groups), "resources": ", ".join(plurals)}
 
 
 def python(purpose: str, license_: str, name: str, value: Mapping[str, Any]) -> str:
-    """Returns a module with one constant."""
+    """Return the source of a Python module that defines one constant, ``name``."""
     return HEADER.format(purpose=purpose, license=license_) + f"{name}: Mapping[str, Any] = {literal(value)}\n"
 
 
 def literal(value: object, indent: int = 0, taken: int = 0) -> str:
-    """Formats plain data as Python, like ruff. ``taken``: number of characters before and after it on its line."""
+    """Format plain data as a Python literal, as ruff would. ``taken`` is the number of other characters on the same
+    line, such as those of a key."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if not isinstance(value, (dict, list, tuple)):

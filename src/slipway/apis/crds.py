@@ -1,4 +1,4 @@
-"""``slipway crds FOLDER``: writes the CustomResourceDefinitions of every API from its types."""
+"""The command ``slipway crds``, which generates the CustomResourceDefinitions of all APIs from their types."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from slipway.kube.objects import Object
 from slipway.kube.schemas.crd import Column, CustomResource, to_yaml
 
 CATEGORY = "slipway"
-"""``kubectl get slipway`` lists the resources of all kinds."""
+"""Category of all kinds. ``kubectl get slipway`` lists their resources."""
 STATE = Column("State", "string", '.status.conditions[?(@.type=="Ready")].reason')
-"""For any kind: Ready, or the reason of the most important condition."""
+"""Column of every kind: ``Ready``, or the reason of the most important condition."""
 MODEL_ID = Column("Model ID", "string", ".status.modelId")
-"""The ID that clients send, for kinds that the gateway serves."""
+"""Column with the ID that clients send, for kinds that the gateway serves."""
 CHANGE = Column("Change", "string", '.status.conditions[?(@.type=="Reconciling")].reason', priority=1)
-"""For the same kinds, with ``-o wide``: ``Complete``, or why the latest spec is not rolled out. If it never will be and
-an earlier spec answers, State is ``ChangeFailed``."""
+"""Column of ``-o wide`` for kinds that the gateway serves: ``Complete``, or the reason why the latest spec is not
+rolled out. If the rollout has failed and an earlier spec still serves, the column State shows ``ChangeFailed``."""
 LABELS: Object = {"labels": {"app.kubernetes.io/part-of": "slipway"}}
-"""Labels by which the role crds distinguishes our definitions from those of another installation."""
+"""Labels by which the role ``crds`` distinguishes Slipway's definitions from those of other installations."""
 
 
 def manifests() -> dict[str, str]:
-    """Returns the CustomResourceDefinitions as YAML, by file name."""
+    """Return the CustomResourceDefinitions as YAML, by file name."""
     return {f"{api.resource.kind.group}_{api.resource.kind.plural}.yaml": _text(api.resource) for api in APIS}
 
 
@@ -39,7 +39,7 @@ def _text(resource: CustomResource) -> str:
 
 
 def _added(resource: CustomResource) -> Iterator[Column]:
-    """Yields the columns that all APIs have, after those of the original."""
+    """Yield the columns that Slipway adds after a kind's own columns."""
     if STATE.name not in (one.name for one in resource.columns):
         yield STATE
     if resource.status and "model_id" in resource.status.__struct_fields__:

@@ -1,6 +1,6 @@
-"""Description: what installers and clients need to know about an API in addition to its types, as data. Pure.
+"""The description of an API: data that installers and clients need in addition to its types.
 
-``slipway apis`` renders it for the Ansible collection. Plugins and roles do not name any API themselves.
+``slipway apis`` writes the descriptions to the Ansible collection, so that no plugin or role names an API.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from slipway.serving.contract.settings import Settings
 
 GET = ("get", "list", "watch")
 MANAGE = (*GET, "create", "patch", "delete")
-"""Verbs on children."""
+"""Verbs on children, which the controller creates, changes and deletes."""
 SHARE = (*GET, "create", "patch")
-"""Verbs on objects shared by several resources: they are created and annotated, never deleted."""
+"""Verbs on objects that several resources share. The controller creates and annotates these objects, but never deletes
+them."""
 BY_NAME = ("get", "create", "patch", "delete")
-"""Verbs on children of a kind that is never listed, because other users keep private objects of it."""
+"""Verbs on children of a kind that the controller never lists, because other users keep private objects of that
+kind."""
 
 
 class Need(msgspec.Struct, frozen=True):
-    """An object of the same namespace that a resource requires."""
+    """An object in the same namespace that a resource requires."""
 
     kind: str
     """A kind of the same API."""
     path: str
-    """Path of the field with its name."""
+    """Path of the field that contains the object's name."""
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """A further field in a summary of the resource."""
+    """An additional field in the summary of a resource."""
 
     name: str
     path: str
@@ -46,24 +48,28 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: Kind
     module: Literal["", "model", "inference_service", "benchmark_job"] = ""
-    """The Ansible module that handles it; empty: none. If a module handles two kinds, one is cluster-scoped, for tasks
-    without a namespace."""
+    """The Ansible module that handles the kind; empty: none. If a module handles two kinds, one of them is
+    cluster-scoped, for tasks without a namespace."""
     readiness: Readiness
     needs: tuple[Need, ...] = ()
     seen: str = ""
-    """Path of a list in its status of observed objects, each with name, uid, generation and ready."""
+    """Path of the status field that lists observed objects, each with name, uid, generation and ready; empty: there is
+    none."""
     phase: str = "status.phase"
     url: str = "status.url"
-    """Paths of status fields; empty if there is none."""
+    """Paths of the status fields with the phase and the URL; empty: there is none."""
     facts: tuple[Fact, ...] = ()
     pods: tuple[str, ...] = ()
-    """Label selectors, with ``{name}``, of pods that may show why it failed, the most likely first."""
+    """Label selectors of the pods that may show why a resource failed, the most likely first. ``{name}`` is the
+    resource's name."""
     authored: bool = True
-    """Whether authors of models write it, if it has a namespace; otherwise only the operator does."""
+    """Whether authors of models may write the kind, if it is namespaced. Otherwise only the operator may."""
     wakes: bool = False
-    """Whether the gateway scales it from zero to one, and the autoscaler scales it at all."""
+    """Whether resources of the kind are scaled: by the gateway from zero to one replica, and by the autoscaler to any
+    number."""
     scaled: tuple[Kind, ...] = ()
-    """Kinds of children that are scaled in its place. The plan has a Role for the gateway, limited to the child."""
+    """Kinds of children that are scaled instead of the resource. The plan contains a Role that lets the gateway scale
+    only the resource's child."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -73,7 +79,7 @@ class Grant(msgspec.Struct, frozen=True):
     verbs: tuple[str, ...]
 
     def rule(self) -> Object:
-        """Returns the permission as an RBAC rule."""
+        """Return the permission as an RBAC rule."""
         return rule(self.kind.group, [self.kind.plural], self.verbs)
 
 
@@ -81,7 +87,7 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
     """Permissions of the controller beyond those on the API's own kinds and those that every API needs."""
 
     work: tuple[Grant, ...] = ()
-    """Permissions in namespaces with resources."""
+    """Permissions in the namespaces that contain resources of the API."""
     cluster: tuple[Grant, ...] = ()
     """Permissions on cluster-scoped kinds."""
     own: tuple[Grant, ...] = ()
@@ -92,13 +98,13 @@ class Scrape(msgspec.Struct, frozen=True, omit_defaults=True):
     """The engines whose metrics Prometheus scrapes, on one port of their pods."""
 
     labels: Mapping[str, Mapping[str, str]]
-    """Label of each target -> ``{from: label of the pod, prefix: text before it}`` or ``{value: text}``."""
+    """Label of each target -> ``{from: pod label, prefix: text before its value}`` or ``{value: constant text}``."""
     match: Mapping[str, str] = {}
-    """Labels of the pods."""
+    """Labels that the pods must have."""
     expressions: tuple[Mapping[str, Any], ...] = ()
-    """Further requirements, in label selector format."""
+    """Additional requirements for the pods' labels, in the format of ``matchExpressions``."""
     ports: tuple[str, ...] = ("http",)
-    """Possible names of the port."""
+    """Possible names of the pods' metrics port."""
 
 
 class Sample(NamedTuple):
@@ -112,39 +118,41 @@ class Sample(NamedTuple):
 
 
 Samples = Callable[[Mapping[Kind, Sequence[Object]], Settings], Iterable[Sample]]
-"""Returns an API's measurements of its resources, by kind."""
+"""A function that measures an API's resources. Its arguments are the resources by kind, and the settings."""
 
 
 class NoSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of an API without its own settings."""
+    """The settings type of an API that has no settings."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """One API."""
+    """The description of one API."""
 
     name: str
     resources: tuple[Resource, ...]
     grants: Grants = Grants()
     scrape: Scrape | None = None
-    """None: the API serves nothing."""
+    """The API's engines; None: it runs none."""
     pod_labels: tuple[str, ...] = ()
-    """Labels of all its pods, if ``app.kubernetes.io/managed-by`` does not identify them as ours."""
+    """Names of the labels that identify the API's pods, if ``app.kubernetes.io/managed-by`` does not identify them as
+    Slipway's."""
     pod_manager: str = ""
-    """Value of ``app.kubernetes.io/managed-by`` on its pods, if it is not ``slipway``."""
+    """Value of ``app.kubernetes.io/managed-by`` on the API's pods, if it is not ``slipway``."""
     adapter_label: str = ""
-    """Prefix of the pod labels that show the adapters that they serve."""
+    """Prefix of the pod labels that list the adapters of a pod; empty: there are none."""
     secrets: Mapping[str, str] = {}
-    """Source of weights -> name of the Secret in a namespace with its credentials, unless the operator sets another."""
+    """Source of weights -> default name of the Secret with its credentials, in the namespace of a resource."""
     original: str = ""
-    """``app.kubernetes.io/name`` of the original's controller; empty: a label cannot identify it."""
+    """``app.kubernetes.io/name`` of the original project's controller; empty: no label identifies it."""
     settings: type[msgspec.Struct] = NoSettings
-    """The operator's settings of only this API, in the controller's settings file."""
+    """Type of the settings that only this API has in the controller's settings file."""
     documents: Mapping[str, Object] = {}
-    """Name -> JSON Schema with which the collection checks a variable."""
+    """Name -> JSON Schema with which the collection validates a variable."""
     samples: Samples | None = None
-    """Metrics of its resources in addition to their conditions."""
+    """Function that measures the API's resources, in addition to the metrics of their conditions; None: there is
+    nothing to measure."""
 
 
 def rule(group: str, resources: list[str], verbs: tuple[str, ...]) -> Object:
-    """Returns an RBAC rule for resources of one API group."""
+    """Return an RBAC rule for resources of one API group."""
     return {"apiGroups": [group], "resources": resources, "verbs": [*verbs]}

@@ -1,5 +1,5 @@
-"""Labels that a spec must not set on pods: Services select by them, so a pod with one would receive another model's
-requests."""
+"""Labels that a spec must not set on pods. Services select pods by these labels, so a pod with one of them could
+receive another model's requests."""
 
 from __future__ import annotations
 

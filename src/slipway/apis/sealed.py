@@ -1,4 +1,4 @@
-"""Rejects workloads whose engine would refuse all requests of the gateway. Pure."""
+"""Rejection of workloads whose engine would refuse the gateway's requests. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from slipway.serving.contract.api import InvalidSpecError
 
 
 def refuse_sealed(workload: Object, container: str, engine: Engine) -> None:
-    """Checks the container of this name in the pods of a workload. ``engine``: the engine in it, unless the command
-    line runs another one.
+    """Raise InvalidSpecError if an engine in a workload would reject the gateway's requests.
 
-    Raises InvalidSpecError.
+    Only containers named ``container`` are checked. ``engine`` is the engine in them, unless their command line runs
+    another one.
     """
     for _place, template in templates(workload):
         for one in template["spec"].get("containers", ()):
@@ -24,7 +24,8 @@ def refuse_sealed(workload: Object, container: str, engine: Engine) -> None:
 
 
 def refuse(container: Object, words: Sequence[str], engine: Engine | None) -> None:
-    """Raises InvalidSpecError if the engine of a container would reject the gateway's requests."""
+    """Raise InvalidSpecError if the engine of a container would reject the gateway's requests. ``words`` is the
+    container's command line. Without an engine, nothing is checked."""
     seals = engine.seals(container, words, assigned(container)) if engine else ()
     if seals:
         raise InvalidSpecError(

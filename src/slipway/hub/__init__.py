@@ -1,5 +1,5 @@
-"""A model hub for closed networks: serves a folder of files with the protocol of the Hugging Face Hub, read-only.
+"""A read-only model hub for closed networks, which serves a directory with the protocol of the Hugging Face Hub.
 
-``folder`` reads the disk, ``repository`` and ``documents`` are pure, and ``server`` speaks HTTP. Engines and loaders
-find it through their usual variable ``HF_ENDPOINT``.
+``folder`` reads the disk, ``repository`` and ``documents`` are pure, and ``server`` handles HTTP. Engines and loaders
+get the hub's URL from their usual variable ``HF_ENDPOINT``.
 """

@@ -1,7 +1,7 @@
 """The JSON documents of the hub's API, created from repositories. Pure.
 
-They have the fields that huggingface_hub and llama.cpp parse. Xet IDs are omitted deliberately: a client that gets one
-switches from plain HTTP to another storage protocol.
+The documents have the fields that huggingface_hub and llama.cpp parse. Xet IDs are omitted deliberately: a client that
+gets one switches from plain HTTP to another storage protocol.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _pointer_size(file: File) -> int:
 
 
 def tree_entry(entry: File | Directory) -> Document:
-    """Returns a file or directory as an entry of the API's ``tree`` and ``paths-info`` responses."""
+    """Return a file or directory as an entry of the API's ``tree`` and ``paths-info`` responses."""
     if isinstance(entry, Directory):
         return {"type": "directory", "oid": entry.oid, "size": 0, "path": entry.path}
     row: Document = {"type": "file", "oid": entry.oid, "size": entry.size, "path": entry.path}
@@ -31,7 +31,8 @@ def tree_entry(entry: File | Directory) -> Document:
 
 
 def tree(revision: Revision, path: str, *, recursive: bool) -> list[Document]:
-    """Returns all entries below a directory (empty: the root), or only its direct children."""
+    """Return the entries of a directory: all entries below it if ``recursive``, otherwise only its direct children. An
+    empty ``path`` means the root."""
     prefix = f"{path}/" if path else ""
     below = [entry for name, entry in revision.entries.items() if name.startswith(prefix)]
     return [tree_entry(entry) for entry in below if recursive or "/" not in entry.path[len(prefix) :]]
@@ -47,13 +48,13 @@ def _sibling(file: File, *, blobs: bool) -> Document:
 
 
 def model(repository: Repository, revision: Revision, *, blobs: bool) -> Document:
-    """Returns the model's card in the API's format. ``siblings`` is always included, because some clients have no other
-    listing."""
+    """Return the API's description of a model. The list of files (``siblings``) is always included, because some
+    clients have no other listing. ``blobs`` adds the size and hash of each file."""
     return {**summary(repository, revision), "siblings": [_sibling(file, blobs=blobs) for file in revision.files]}
 
 
 def summary(repository: Repository, revision: Revision) -> Document:
-    """Returns a search result: the card without its files."""
+    """Return the API's description of a model without its files."""
     modified = max((file.modified_ns for file in revision.files), default=0)
     date = datetime.fromtimestamp(modified // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     return {
@@ -75,8 +76,7 @@ def summary(repository: Repository, revision: Revision) -> Document:
 
 
 def refs(repository: Repository) -> Document:
-    """Returns branches, tags and conversions; pull requests are listed separately, as the public Hub does on
-    request."""
+    """Return the branches, tags, conversions and pull requests of a repository, each with its commit."""
 
     def rows(prefix: str) -> list[Document]:
         return [
@@ -94,7 +94,7 @@ def refs(repository: Repository) -> Document:
 
 
 def whoami(user: str) -> Document:
-    """Returns the response of ``whoami-v2`` for a known user."""
+    """Return the response of ``whoami-v2`` for a known user."""
     return {
         "type": "user",
         "id": hashlib.sha256(user.encode()).hexdigest()[:24],
@@ -106,6 +106,6 @@ def whoami(user: str) -> Document:
 
 
 def paths_info(revision: Revision, paths: Iterable[str]) -> list[Document]:
-    """Returns the entries of the existing paths; others are omitted, as on the public Hub."""
+    """Return the entries of the paths that exist. Other paths are omitted, as on the public Hub."""
     requested = dict.fromkeys(path.strip("/") for path in paths)
     return [tree_entry(revision.entries[path]) for path in requested if path in revision.entries]

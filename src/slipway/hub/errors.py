@@ -1,4 +1,5 @@
-"""Errors in the form that the Hub's clients understand: a status, and headers that select the client's exception."""
+"""Errors in the format that clients of the Hub understand: a status, and headers from which the client selects its
+exception."""
 
 from __future__ import annotations
 
@@ -8,18 +9,19 @@ from aiohttp import web
 
 
 class HubError(Exception):
-    """Ends a request with an error response."""
+    """A rejected request: its HTTP status, and an error code and a message for the client."""
 
     def __init__(self, status: int, code: str, message: str, commit: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.code = code
-        """Value of ``X-Error-Code``; empty if the public Hub sends none."""
+        """Value of ``X-Error-Code``; empty: the public Hub sends none for this error."""
         self.commit = commit
-        """The commit; with it a client may cache that this commit has no such file."""
+        """The commit that lacks the requested file, so that a client may cache this fact; empty: the error concerns no
+        file."""
 
     def response(self) -> web.Response:
-        """Returns the HTTP response in the format that the Hub's clients parse."""
+        """Return the HTTP response in the format that the Hub's clients parse."""
         message = str(self)
         # The message may quote the request, but a header can only contain printable ASCII.
         headers = {"X-Error-Message": re.sub(r"[^ -~]", "?", message)}
@@ -33,41 +35,41 @@ class HubError(Exception):
 
 
 def repository_not_found() -> HubError:
-    """Returns a 404: the repository does not exist, or the hub does not serve it."""
+    """Return a 404 for a repository that does not exist, or that the hub does not serve."""
     return HubError(404, "RepoNotFound", "Repository not found")
 
 
 def revision_not_found(revision: str) -> HubError:
-    """Returns a 404: the repository has no such revision."""
+    """Return a 404 for a revision that the repository does not have."""
     return HubError(404, "RevisionNotFound", f"Invalid rev id: {revision}")
 
 
 def entry_not_found(path: str, commit: str) -> HubError:
-    """Returns a 404: the revision at ``commit`` has no such path."""
+    """Return a 404 for a path that the revision at ``commit`` does not have."""
     return HubError(404, "EntryNotFound", f"{path} does not exist in this revision", commit)
 
 
 def gated(repository: str) -> HubError:
-    """Returns a 403: the repository requires a known token."""
+    """Return a 403 for a repository that requires a valid token."""
     return HubError(403, "GatedRepo", f"Access to model {repository} is restricted: a token of this hub is needed")
 
 
 def bad_credentials() -> HubError:
-    """Returns a 401. Its message is part of the protocol: clients use it to distinguish an invalid token from a missing
-    repository."""
+    """Return a 401 for an invalid token. The message is part of the protocol: clients use it to distinguish an invalid
+    token from a missing repository."""
     return HubError(401, "", "Invalid credentials in Authorization header")
 
 
 def bad_request(message: str) -> HubError:
-    """Returns a 400: the request is invalid, as the message explains."""
+    """Return a 400 for an invalid request. ``message`` explains the fault to the client."""
     return HubError(400, "", message)
 
 
 def unavailable(message: str) -> HubError:
-    """Returns a 503 for a transient problem; clients retry."""
+    """Return a 503 for a transient problem. Clients retry the request."""
     return HubError(503, "", message)
 
 
 def too_many_requests() -> HubError:
-    """Returns a 429; clients retry."""
+    """Return a 429 for a client with too many concurrent requests. Clients retry the request."""
     return HubError(429, "", "Too many requests from this address at once")

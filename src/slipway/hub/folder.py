@@ -1,19 +1,20 @@
-"""Reads repositories from a folder ``ROOT/<org>/<name>/...``: the hub's only disk access apart from sending files.
+"""Reads repositories from the directories ``ROOT/<org>/<name>``. Apart from sending files, this is the hub's only disk
+access.
 
-The tree may change at any time: each call reads all names, sizes and times again, while a file is hashed only once as
-long as these stay the same. A repository may contain a file ``.hub.yaml``:
+Files may change at any time. Each call reads all names, sizes and times again, but hashes a file only if one of them
+has changed. A repository may contain a file ``.hub.yaml``:
 
     gated: true              # files require a known token
-    refs:                    # further revisions: ref -> folder below the repository; "." has the content of main
+    refs:                    # additional revisions: ref -> directory in the repository; "." has the content of main
       refs/tags/v1: .
       refs/pr/1: proposals/1
 
-The folder of a further revision is not part of main. The file belongs to the repository's writer, not to the operator:
-it can restrict access to its own repository and add revisions, but cannot grant access. What the operator gates stays
-gated.
+The directory of an additional revision is not part of main. The repository's author writes ``.hub.yaml``, not the
+operator. The file can restrict access to its own repository and add revisions, but it cannot grant access to a
+repository that the operator gates.
 
-Symbolic links are followed if they stay inside their own repository (the volume of a ConfigMap consists of them);
-others are ignored, as are folders whose names begin with a dot.
+The hub follows symbolic links that stay inside their own repository, because the volume of a ConfigMap consists of such
+links. It ignores other links, and directories whose names begin with a dot.
 """
 
 from __future__ import annotations
@@ -42,31 +43,31 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 REF = re.compile(r"refs/(heads|tags|pr|convert)/[A-Za-z0-9][A-Za-z0-9._/-]*")
 PATTERN = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]*/[A-Za-z0-9*?][A-Za-z0-9._*?-]*")
 GIT = ".git"
-"""A directory, or a file with the location of one."""
+"""Name of git's own directory, or of a file that refers to one. The hub does not serve it."""
 MOST_REPOSITORIES = 10_000
 MOST_ENTRIES = 10_000
-"""Maximum files and folders of one repository in all its revisions, because each is checked whenever the repository is
-read."""
+"""Maximum files and directories of one repository in all its revisions, because the hub checks each of them whenever it
+reads the repository."""
 MOST_REFS = 64
 DEEPEST = 32
-"""Maximum nesting of folders."""
+"""Maximum nesting of directories."""
 LONGEST_SETTINGS = 16 << 10
 
 
 class UnstableError(Exception):
-    """A file changed while it was read; the same request will succeed once the file no longer changes."""
+    """An error for a file that changed while it was read. The request succeeds once the file no longer changes."""
 
 
 class UnservableError(Exception):
-    """A repository that cannot be served. The message has the reason, with paths on the disk."""
+    """An error for a repository that cannot be served. Its message contains paths on the disk, so it is only logged."""
 
 
 class InvalidSettingsError(UnservableError):
-    """An invalid ``.hub.yaml``."""
+    """An error for an invalid ``.hub.yaml``."""
 
 
 class _Stamp(NamedTuple):
-    """The attributes that change with a file's content."""
+    """The attributes of a file that change with its content."""
 
     device: int
     inode: int
@@ -84,22 +85,22 @@ class _Digest(NamedTuple):
 class _Settings:
     gated: bool
     refs: Mapping[str, Path]
-    """Ref -> folder of the repository (without symbolic links), or the repository itself."""
+    """Ref -> directory of its files: a path without symbolic links, which may be the repository itself."""
 
 
 class Library:
-    """All repositories below one root.
+    """All repositories below one root directory.
 
-    Calls block on the disk; two calls for one repository must not run at once (the second would hash the files again).
+    Calls block on the disk. Two concurrent calls of ``load`` for one repository would hash its files twice.
     """
 
     def __init__(self, root: Path, gated: Sequence[str] = ()) -> None:
-        """``gated``: the operator's names or patterns, such as ``acme/*``."""
+        """``gated`` contains the names or patterns of repositories that the operator gates, such as ``acme/*``."""
         self._root, self._gated = root, tuple(gated)
         self._digests: dict[str, dict[Path, _Digest]] = {}
 
     def names(self) -> list[str]:
-        """Returns ``org/name`` of every repository, sorted."""
+        """Return the sorted names, ``org/name``, of at most ``MOST_REPOSITORIES`` repositories."""
         organisations = [entry for entry in _listing(self._root) if NAME.fullmatch(entry.name) and entry.is_dir()]
         candidates = (
             f"{organisation.name}/{entry.name}"
@@ -110,13 +111,14 @@ class Library:
         return sorted(name for name in candidates if self._place(name))[:MOST_REPOSITORIES]
 
     def has(self, name: str) -> bool:
-        """Whether the repository exists. Accepts any text."""
+        """Whether a repository named ``name`` exists. The name may be any text."""
         return self._place(name) is not None
 
     def load(self, name: str) -> Repository | None:
-        """Returns the current repository, with every file hashed; None if it does not exist.
+        """Return the current content of a repository, with every file hashed, or None if the repository does not exist.
 
-        Raises UnstableError if a file changes in the meantime, UnservableError, and OSError for unreadable files.
+        Raise UnstableError if a file changes during the call, UnservableError if the repository is invalid or too
+        large, and OSError for unreadable files.
         """
         top = self._place(name)
         if top is None:
@@ -133,8 +135,8 @@ class Library:
         return Repository(name, gated, refs)
 
     def _place(self, name: str) -> Path | None:
-        """Returns a repository's path without symbolic links; None for a link to another repository, or out of the
-        root."""
+        """Return a repository's path without symbolic links. Return None if the repository does not exist, or if its
+        name is a link to another repository or out of the root directory."""
         organisation, _unused, model = name.partition("/")
         if not (NAME.fullmatch(organisation) and NAME.fullmatch(model)):
             return None
@@ -154,16 +156,18 @@ class Library:
 
 
 class _Walk:
-    """Finds the files of a repository's revisions. Raises UnservableError if there are too many in total."""
+    """A search for the files of a repository's revisions. All revisions together have one limit."""
 
     def __init__(self, top: Path, others: set[Path]) -> None:
-        """``top``: the repository, without symbolic links; ``others``: folders of its other revisions."""
+        """``top`` is the repository's path without symbolic links, and ``others`` are the directories of its other
+        revisions."""
         self._top, self._others, self._remaining = top, others, MOST_ENTRIES
 
     def files(self, folder: Path) -> Iterator[tuple[Path, str]]:
-        """Yields (path on disk without symbolic links, path inside the revision) for each file below ``folder``.
+        """Yield each file below ``folder``, as its path on disk without symbolic links and its path inside the
+        revision.
 
-        Raises UnservableError.
+        Raise UnservableError if there are too many files, or if they are nested too deep.
         """
         pending: list[tuple[Path, str, frozenset[Path]]] = [(folder, "", frozenset({folder}))]
         while pending:
@@ -183,7 +187,8 @@ class _Walk:
                     pending.append((real, f"{inside}/", above | {real}))
 
     def _content(self, entry: os.DirEntry[str]) -> Path | None:
-        """Returns the real path of an entry; None if it is not content of this repository."""
+        """Return the path of an entry without symbolic links, or None if the entry is not content of this
+        repository."""
         if entry.name.startswith("..") or not _is_text(entry.name):
             return None
         real = Path(os.path.realpath(entry.path)) if entry.is_symlink() else Path(entry.path)
@@ -192,13 +197,14 @@ class _Walk:
 
 
 def _visible_parts(path: Path) -> tuple[str, ...]:
-    """Returns the parts of a path without those that the kubelet inserts in the volume of a ConfigMap."""
+    """Return the parts of a path without the directories, such as ``..data``, that the kubelet inserts in a ConfigMap's
+    volume."""
     return tuple(part for part in path.parts if not part.startswith(".."))
 
 
 def _contains(top: Path, real: Path) -> bool:
-    """Whether a path without symbolic links is content of the repository ``top``: neither outside of it, nor in a
-    hidden folder."""
+    """Whether a path without symbolic links is content of the repository ``top``. Files outside of the repository,
+    hidden directories, git's own files and ``.hub.yaml`` are not."""
     if not real.is_relative_to(top):
         return False
     parts = _visible_parts(real.relative_to(top))
@@ -208,7 +214,8 @@ def _contains(top: Path, real: Path) -> bool:
 
 
 def _open_file(path: Path) -> IO[bytes]:
-    """Opens the regular file at ``path``, which has no symbolic links. Raises UnstableError if it has some by now."""
+    """Open the regular file at ``path``. Raise UnstableError if the file no longer exists, or if the path now contains
+    a symbolic link."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -223,7 +230,8 @@ def _open_file(path: Path) -> IO[bytes]:
 
 
 def _place_of(handle: int, path: Path) -> str:
-    """Returns the path of an open file, because a folder above it may have become a symbolic link just before."""
+    """Return the actual path of an open file. It differs from ``path`` if a directory in the path has just become a
+    symbolic link."""
     try:
         return os.readlink(f"/proc/self/fd/{handle}")
     except FileNotFoundError:  # only Linux provides this
@@ -231,7 +239,7 @@ def _place_of(handle: int, path: Path) -> str:
 
 
 def open_file(file: File) -> IO[bytes]:
-    """Opens a file from ``Library.load``. Raises UnstableError if it has changed since."""
+    """Open a file that ``Library.load`` returned. Raise UnstableError if the file has changed since then."""
     stream = _open_file(file.source)
     status = os.fstat(stream.fileno())
     if (status.st_size, status.st_mtime_ns) != (file.size, file.modified_ns):
@@ -267,7 +275,7 @@ def _listing(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a file name is valid UTF-8, as the protocol requires of paths."""
+    """Whether a file name is valid UTF-8, which the protocol requires."""
     try:
         name.encode()
     except UnicodeEncodeError:

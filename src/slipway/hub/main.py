@@ -1,4 +1,4 @@
-"""``slipway hub``: serves a folder ROOT/<org>/<name>/... as a Hugging Face Hub until it is stopped."""
+"""The command ``slipway hub``, which serves the directories ``ROOT/<org>/<name>`` as a Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from slipway.hub.server import application
 from slipway.hub.tokens import InvalidTokensError
 
 GRACE = 20.0
-"""Seconds for running downloads after SIGTERM; less than Kubernetes' default of 30."""
+"""Seconds that running downloads get after SIGTERM. This is less than Kubernetes' default grace period, 30 seconds."""
 
 
 class RequestLog(AbstractAccessLogger):
-    """Logs a line for every request except probes. URLs are logged as sent, which cannot start a new line."""
+    """An access log with one line for every request except probes. URLs are logged as sent, because a raw URL cannot
+    contain a line break."""
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-        """Logs a request; called by aiohttp after each response."""
+        """Log a request. aiohttp calls this method after each response. ``time`` is the duration in seconds."""
         if request.path in ("/healthz", "/readyz"):
             return
         size = response.content_length if response.content_length is not None else "-"
@@ -32,7 +33,7 @@ class RequestLog(AbstractAccessLogger):
 
 
 def address(text: str) -> tuple[str, int]:
-    """Parses ``HOST:PORT``, with an IPv6 host in brackets; ``:PORT`` means every address of both families. Raises
+    """Parse ``HOST:PORT``, with an IPv6 host in brackets. ``:PORT`` means all IPv4 and IPv6 addresses. Raise
     ArgumentTypeError if the text is invalid."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
@@ -41,14 +42,15 @@ def address(text: str) -> tuple[str, int]:
 
 
 def pattern(text: str) -> str:
-    """Checks a repository or a pattern of repositories. Raises ArgumentTypeError if the text is invalid."""
+    """Return the name or pattern of repositories, such as ``acme/tiny`` or ``acme/*``, unchanged. Raise
+    ArgumentTypeError if it is invalid."""
     if not PATTERN.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is neither a repository (acme/tiny) nor a pattern (acme/*)")
     return text
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command. Returns the exit status."""
+    """Serve the hub until the process is stopped. Return the exit status, which is 2 for invalid arguments."""
     parser = argparse.ArgumentParser(
         prog="slipway hub", description="Serve model files with the Hugging Face protocol."
     )

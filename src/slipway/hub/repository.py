@@ -1,7 +1,7 @@
-"""A repository of the hub: named revisions of files, with the IDs that git and git LFS give them. Pure.
+"""Repositories of the hub: named revisions of files, with IDs as in git and git LFS. Pure.
 
-The files come from ``folder``; ``documents`` and ``server`` present them to clients. Tree and commit IDs are computed
-as in git, from the content alone, so equal content has an equal commit on every mirror and after every restart.
+``folder`` reads the files, and ``documents`` and ``server`` present them to clients. Tree and commit IDs depend only on
+the content, so equal content has the same commit on every mirror and after every restart.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 MAIN = "refs/heads/main"
-"""The default branch."""
+"""Full name of the default branch."""
 
 LFS_SUFFIXES = frozenset(
     [".7z", ".bin", ".bz2", ".ckpt", ".gguf", ".gz", ".h5", ".model", ".msgpack", ".npy", ".npz", ".onnx", ".ot"]
@@ -21,24 +21,25 @@ LFS_SUFFIXES = frozenset(
     [".parquet", ".pb", ".pickle", ".pkl", ".pt", ".pth", ".safetensors", ".tar", ".tflite", ".tgz", ".xz", ".zip"],
     [".zst"],
 )
-"""Extensions of files that the public Hub stores in git LFS, by the rules in every new repository."""
+"""Extensions of the files that the public Hub stores in git LFS by default."""
 
 LFS_SIZE = 10_000_000
 """Size in bytes above which any file is an LFS file, as on the public Hub."""
 
 
 def is_lfs(path: str, size: int) -> bool:
-    """Whether clients see this file as an LFS file, identified by SHA-256 instead of git's blob ID."""
+    """Whether clients see a file of ``size`` bytes as an LFS file, which is identified by SHA-256 instead of git's blob
+    ID."""
     return size > LFS_SIZE or PurePosixPath(path).suffix.lower() in LFS_SUFFIXES
 
 
 def lfs_pointer(sha256: str, size: int) -> bytes:
-    """Returns the text that git stores in place of an LFS file, in the format of the git LFS specification."""
+    """Return the text that git stores in place of an LFS file, in the format of the git LFS specification."""
     return f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {size}\n".encode()
 
 
 def git_object(kind: str, content: bytes) -> str:
-    """Returns git's ID of an object: SHA-1 of a header with kind and length, and the content."""
+    """Return git's ID of an object: the SHA-1 of its content after a header with its kind and length."""
     return hashlib.sha1(f"{kind} {len(content)}\0".encode() + content, usedforsecurity=False).hexdigest()
 
 
@@ -50,16 +51,17 @@ class File:
     """Path inside the repository, with slashes."""
     size: int
     oid: str
-    """Git blob ID, 40 hex digits; for an LFS file, the one of its pointer."""
+    """Git blob ID, 40 hex digits. For an LFS file, this is the blob ID of its pointer."""
     sha256: str
-    """SHA-256 of the content, 64 hex digits, for LFS files; otherwise empty."""
+    """SHA-256 of an LFS file's content, 64 hex digits; empty: not an LFS file."""
     source: Path
     modified_ns: int
-    """Modification time of the source when it was hashed. Together with the size, it reveals later changes."""
+    """Modification time of the source when it was hashed, in nanoseconds since 1970. A different time or size shows
+    that the file has changed."""
 
     @property
     def etag(self) -> str:
-        """Identifies the content for clients and their caches."""
+        """The ID of the content, for clients and their caches, without quotes."""
         return self.sha256 or self.oid
 
 
@@ -80,7 +82,7 @@ class Revision:
 
     @cached_property
     def files(self) -> tuple[File, ...]:
-        """All files, sorted by path."""
+        """All files of the revision, sorted by path."""
         return tuple(entry for entry in self.entries.values() if isinstance(entry, File))
 
 
@@ -96,11 +98,12 @@ class Repository:
 
     @property
     def main(self) -> Revision:
-        """The branch ``main``."""
+        """The revision of the branch ``main``."""
         return self.refs[MAIN]
 
     def revision(self, name: str) -> Revision | None:
-        """Returns the revision for a branch, a tag, a full ref or a commit ID; None if there is none."""
+        """Return the revision of a branch, a tag, a full ref or a commit ID, or None if the repository has no such
+        revision."""
         for ref in (name, f"refs/heads/{name}", f"refs/tags/{name}", f"refs/{name}"):
             if ref in self.refs:
                 return self.refs[ref]
@@ -114,7 +117,7 @@ class _Tree:
 
 
 def revision_of(files: Iterable[File]) -> Revision:
-    """Returns the revision with these files and the folders between them."""
+    """Build the revision that contains these files and their directories."""
     root = _Tree()
     for file in files:
         *folders, name = file.path.split("/")
@@ -131,7 +134,7 @@ def revision_of(files: Iterable[File]) -> Revision:
 
 
 def _collect(tree: _Tree, prefix: str, entries: dict[str, File | Directory]) -> str:
-    """Adds everything in ``tree`` to ``entries``. Returns the tree's git ID."""
+    """Add all files and directories of ``tree`` to ``entries``, and return the tree's git ID."""
     rows: list[tuple[bytes, bytes, str]] = []
     for name, file in tree.files.items():
         entries[file.path] = file
@@ -141,6 +144,6 @@ def _collect(tree: _Tree, prefix: str, entries: dict[str, File | Directory]) -> 
         oid = _collect(child, f"{path}/", entries)
         entries[path] = Directory(path, oid)
         rows.append((name.encode(), b"40000", oid))
-    # Git sorts a folder as if its name ended with a slash.
+    # Git sorts a directory as if its name ended with a slash.
     rows.sort(key=lambda row: row[0] + (b"/" if row[1] == b"40000" else b""))
     return git_object("tree", b"".join(b"%s %s\0%s" % (mode, name, bytes.fromhex(oid)) for name, mode, oid in rows))

@@ -1,7 +1,7 @@
 """The hub's HTTP server: its routes, access control and error responses.
 
-The routes are those of the Hugging Face Hub, for models only. ``/healthz`` and ``/readyz`` are for the orchestrator:
-ready means that every file has been hashed once.
+The routes are those of the Hugging Face Hub, for models only. ``/healthz`` and ``/readyz`` are for Kubernetes' probes.
+The hub is ready after it has read every repository once.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from slipway.hub.transfer import send
 log = logging.getLogger(__name__)
 
 PAGE = 1000
-"""Maximum entries per response of a listing; the rest follows through the Link header."""
+"""Maximum entries per response of a listing. The Link header leads to the next page."""
 
 MAX_RESULTS = 100
-"""Maximum repositories per response of the search, because each must be read."""
+"""Maximum repositories per search response, because the hub must read each of them."""
 FRESH_ROW = 60.0
 """Seconds for which a repository's search result is cached."""
 SMALL, FRESH_ENTRY = 500, 1e-4
-"""A repository with more than SMALL entries is cached for FRESH_ENTRY seconds per entry: the longer reading it takes,
-the less often the hub does so. A smaller one is read for every request."""
+"""A repository with more than ``SMALL`` entries is cached for ``FRESH_ENTRY`` seconds per entry, because reading it
+takes long. A smaller repository is read for every request."""
 FRESH_REFUSED = 1.0
 MAX_REMEMBERED = 64
-"""Maximum cached repositories."""
+"""Maximum repositories in the cache."""
 WALKS = 4
 """Maximum repositories read or hashed concurrently."""
 MOST_WAITING = 256
@@ -46,7 +46,7 @@ MOST_AT_ONCE = 128
 PROBES = ("/healthz", "/readyz")
 
 USER = web.RequestKey("user", str)
-"""Owner of the request's token; missing for anonymous requests."""
+"""Key for the name of a token's owner in a request. Anonymous requests have no such key."""
 
 Row = TypeVar("Row")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -60,7 +60,7 @@ class LastOutcome(NamedTuple):
 
 
 def fresh_for(repository: Repository | UnservableError | None) -> float:
-    """Returns the seconds for which a result is cached."""
+    """Return the seconds for which the outcome of reading a repository is cached."""
     if isinstance(repository, UnservableError):
         return FRESH_REFUSED
     entries = sum(len(revision.entries) for revision in repository.refs.values()) if repository else 0
@@ -68,7 +68,7 @@ def fresh_for(repository: Repository | UnservableError | None) -> float:
 
 
 class Hub:
-    """The handlers and their shared state."""
+    """The HTTP handlers of the hub, and their shared state."""
 
     def __init__(self, library: Library, tokens: Tokens | None) -> None:
         self._library = library
@@ -115,7 +115,8 @@ class Hub:
         return web.json_response(documents.whoami(request[USER]))
 
     async def search(self, request: web.Request) -> web.Response:
-        """Returns models whose name contains ``search``, limited to ``author`` if given."""
+        """List the models whose name contains the query parameter ``search``. The parameter ``author`` selects an
+        organization."""
         text, author = request.query.get("search", "").lower(), request.query.get("author", "")
         names = await asyncio.to_thread(self._library.names)
         matches = [name for name in names if text in name.lower() and (not author or name.startswith(f"{author}/"))]
@@ -125,7 +126,8 @@ class Hub:
         return web.json_response(rows, headers=headers)
 
     async def _card(self, name: str) -> documents.Document | None:
-        """Returns a repository with its files; None if it does not exist or cannot be served."""
+        """Return the description of a repository with its files, or None if the repository does not exist or cannot be
+        served."""
         try:
             repository = await self._load(name)
         except (UnservableError, UnstableError) as error:
@@ -134,7 +136,8 @@ class Hub:
         return documents.model(repository, repository.main, blobs=False) if repository else None
 
     async def _row(self, name: str) -> documents.Document | None:
-        """Returns a repository without its files; None if it does not exist or cannot be served."""
+        """Return the description of a repository without its files, or None if the repository does not exist or cannot
+        be served."""
         now = asyncio.get_running_loop().time()
         cached = self._rows.get(name)
         if cached is not None and now - cached[0] <= FRESH_ROW:
@@ -166,13 +169,13 @@ class Hub:
         return web.json_response(page, headers=headers | {"X-Repo-Commit": revision.sha})
 
     async def paths_info(self, request: web.Request) -> web.Response:
-        """Returns details of the named paths. The Hub's client sends a form, others JSON; both are supported."""
+        """Return details of the paths in the body. The Hub's own client sends a form, and other clients send JSON."""
         _unused, revision = await self._find_revision(request)
         return web.json_response(documents.paths_info(revision, await _paths(request)))
 
     async def resolve(self, request: web.Request) -> web.StreamResponse:
-        """Sends a file of a revision. LFS files are also sent from here, without a redirect: the hub has no separate
-        storage."""
+        """Send a file of a revision. The hub also sends LFS files directly, without a redirect, because it has no
+        separate storage."""
         repository, revision = await self._find_revision(request)
         if repository.gated and USER not in request:
             raise errors.gated(repository.name)
@@ -189,7 +192,8 @@ class Hub:
     # --- shared functions --------------------------------------------------------------------------------------------
 
     async def _find_revision(self, request: web.Request) -> tuple[Repository, Revision]:
-        """Returns the repository and revision in the URL; the default revision is main."""
+        """Return the repository and the revision in the URL. The default revision is main. Raise HubError if one of
+        them does not exist."""
         place = request.match_info
         repository = await self._load(f"{place['org']}/{place['name']}")
         if repository is None:
@@ -201,8 +205,8 @@ class Hub:
         return repository, revision
 
     async def _load(self, name: str) -> Repository | None:
-        """Returns the current or recently cached repository; None if it does not exist. Raises as Library.load does,
-        and HubError if too many requests are waiting."""
+        """Return the current or recently cached repository, or None if it does not exist. Raise HubError if too many
+        requests are waiting. Errors of ``Library.load`` are not caught."""
         if not await asyncio.to_thread(self._library.has, name):
             self._outcomes.pop(name, None)
             return None
@@ -236,7 +240,7 @@ class Hub:
 
     @web.middleware
     async def _limit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Limits the concurrent requests of one address, so that those of others are answered."""
+        """Limit the concurrent requests of each address, so that one address cannot block the others."""
         address = request.remote or ""
         if request.path in PROBES:
             return await handler(request)
@@ -252,8 +256,8 @@ class Hub:
 
     @web.middleware
     async def _authenticate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Identifies the user by token. A hub without tokens ignores them, because engines may send one for the public
-        Hub."""
+        """Identify the user by the bearer token. A hub without tokens ignores the header, because engines may send a
+        token for the public Hub."""
         kind, _unused, token = request.headers.get("Authorization", "").partition(" ")
         if self._tokens and kind.lower() == "bearer":
             user = await asyncio.to_thread(self._tokens.user, token.strip())
@@ -263,7 +267,8 @@ class Hub:
         return await handler(request)
 
     async def _warm(self, _app: web.Application) -> AsyncIterator[None]:
-        """Hashes all files in parallel with the first requests, so that no later one waits for it."""
+        """Hash all files in the background after startup, so that later requests need not wait until files are
+        hashed."""
         task = asyncio.create_task(self._hash_everything())
         yield
         task.cancel()
@@ -287,7 +292,7 @@ class Hub:
 
 @web.middleware
 async def _explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Converts failures to the error responses that clients understand."""
+    """Convert exceptions to the error responses that clients understand."""
     try:
         return await handler(request)
     except errors.HubError as error:
@@ -314,7 +319,8 @@ def _flag(request: web.Request, name: str) -> bool:
 
 
 def _page(request: web.Request, rows: Sequence[Row], most: int = PAGE) -> tuple[Sequence[Row], dict[str, str]]:
-    """Returns the requested page of a listing, and the Link header for the next page."""
+    """Return the requested page of a listing, and the Link header if there is another page. Raise HubError for an
+    invalid ``cursor`` or ``limit``."""
     try:
         start, limit = int(request.query.get("cursor", 0)), int(request.query.get("limit", most))
     except ValueError:
@@ -345,5 +351,6 @@ async def _paths(request: web.Request) -> list[str]:
 
 
 def application(root: Path, tokens: Path | None, gated: Sequence[str] = ()) -> web.Application:
-    """Returns the hub for a folder, to be run by an aiohttp runner. ``gated``: see Library."""
+    """Return the hub's aiohttp application for the repositories below ``root``. ``tokens`` is the path of the tokens
+    file. ``gated`` contains the names or patterns of gated repositories."""
     return Hub(Library(root, gated), Tokens(tokens) if tokens else None).application()

@@ -1,4 +1,4 @@
-"""Tokens for gated repositories, from a file such as a mounted Secret with one ``NAME TOKEN`` on each line.
+"""Tokens for gated repositories, from a file such as a mounted Secret with ``NAME TOKEN`` on each line.
 
 The file is reloaded when it changes, so that tokens can be replaced without a restart.
 """
@@ -14,13 +14,14 @@ log = logging.getLogger(__name__)
 
 
 class InvalidTokensError(Exception):
-    """A line of the tokens file that is not ``NAME TOKEN``. The message does not contain the token."""
+    """An error for a line of the tokens file that is not a unique name and a token. The message does not contain the
+    token."""
 
 
 def parse(text: str) -> dict[str, bytes]:
-    """Returns name -> SHA-256 of the token. Empty lines and lines that start with ``#`` are skipped.
+    """Return the SHA-256 of each token, by name. Empty lines and lines that start with ``#`` are skipped.
 
-    Raises InvalidTokensError.
+    Raise InvalidTokensError for any other line that is not a unique name and a token.
     """
     tokens: dict[str, bytes] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -38,7 +39,8 @@ def _hash(token: str) -> bytes:
 
 
 class Tokens:
-    """The tokens of a file. Raises InvalidTokensError or OSError if the file is not usable at startup."""
+    """The tokens of a file. The constructor raises InvalidTokensError, UnicodeDecodeError or OSError if the file is
+    unusable."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,7 +48,8 @@ class Tokens:
         self._tokens = parse(path.read_text(encoding="utf-8"))
 
     def user(self, token: str) -> str | None:
-        """Returns the name of a token's owner; None for an invalid token. It takes the same time for every token."""
+        """Return the name of a token's owner, or None for an invalid token. The duration of the call does not depend on
+        the token."""
         self._refresh()
         digest, owner = _hash(token), None
         for name, expected in self._tokens.items():

@@ -1,6 +1,6 @@
-"""Sends the bytes of one file, or of the requested range, from the disk to the socket.
+"""Responses that send a file, or a range of its bytes, from the disk to the client.
 
-The kernel copies them (sendfile), so memory does not grow with the size and number of downloads.
+The kernel copies the bytes (sendfile), so memory does not grow with the size and number of downloads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BINARY = "application/octet-stream"
 
 
 def headers_of(file: File, commit: str) -> dict[str, str]:
-    """Returns the headers with revision, identity and size."""
+    """Return the response headers that describe a file: its commit, ETag and type, and for LFS files also the size."""
     headers = {
         "X-Repo-Commit": commit,
         "ETag": f'"{file.etag}"',
@@ -32,10 +32,10 @@ def headers_of(file: File, commit: str) -> dict[str, str]:
 
 
 def parse_range(request: web.Request, file: File) -> range | None:
-    """Returns the requested bytes, empty if they are outside of the file; None for the whole file.
+    """Return the requested range of bytes, which is empty if it is outside of the file, or None for the whole file.
 
-    Invalid ranges, several ranges, and a range of another version of the file (If-Range) return the whole file, which
-    RFC 9110 allows.
+    A request for an invalid range, for several ranges, or for a range of another version of the file (If-Range) gets
+    the whole file, as RFC 9110 allows.
     """
     if request.headers.get("If-Range", f'"{file.etag}"') != f'"{file.etag}"':
         return None
@@ -49,7 +49,7 @@ def parse_range(request: web.Request, file: File) -> range | None:
 
 
 async def send(request: web.Request, file: File, commit: str) -> web.StreamResponse:
-    """Answers a GET or HEAD for ``file``. Raises UnstableError if the file has changed."""
+    """Answer a GET or HEAD request for ``file``. Raise UnstableError if the file has changed since it was read."""
     headers = headers_of(file, commit)
     part = parse_range(request, file)
     if part is not None and not part:
@@ -79,5 +79,5 @@ async def _copy(request: web.Request, stream: IO[bytes], start: int, count: int)
     if transport is None:
         raise ConnectionResetError("the client is gone")
     if count and await asyncio.get_running_loop().sendfile(transport, stream, start, count) != count:
-        # The file was truncated while it was sent. Only a broken connection tells the client that bytes are missing.
+        # The file was truncated while it was sent. Only a broken connection shows the client that bytes are missing.
         transport.abort()

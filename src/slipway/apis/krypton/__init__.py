@@ -1,4 +1,5 @@
-"""Krypton: ``krypton.ai/v1alpha1``, kind Model. Hosts one GGUF file of a Hugging Face repository on llama.cpp."""
+"""The Krypton API, ``krypton.ai/v1alpha1``. Its kind Model serves one GGUF file of a Hugging Face repository with
+llama.cpp."""
 
 from __future__ import annotations
 

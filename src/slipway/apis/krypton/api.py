@@ -1,4 +1,4 @@
-"""Krypton's kind: the functions that turn a Model into children and a status."""
+"""The table of Krypton's kind: its watches, and the functions that turn a Model into children and a status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan: the children of a Model. Pure."""
+"""The children of a Model: its Deployment, and the objects around it. Pure."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from slipway.serving.routing.route import Route
 from slipway.weights.sources.credentials import renamed_token
 
 MODEL_LABEL = "krypton.ai/model"
-"""Selects a model's pods, as in the original, so that its Deployments can be taken over although a selector cannot
-change."""
+"""Label that selects a model's pods. It is the original's label, so that Slipway can take over the original's
+Deployments, whose selectors are immutable."""
 CACHE_VOLUME = "model-cache"
 
 
 def plan(view: ModelView) -> Plan:
-    """Returns the Model's children. Raises InvalidSpecError if the Model cannot be served."""
+    """Return the Model's children. Raise InvalidSpecError if the Model cannot be served."""
     model, world = view.served(), view.world
     server, scale = _server(model, world.settings), Scale(model.spec.min_replicas)
     route = Route(
@@ -49,8 +49,9 @@ def plan(view: ModelView) -> Plan:
 
 
 def granted(view: ModelView, _plan: Plan) -> frozenset[Freedom]:
-    """Grants only the Model's image: an account with the Model's name would not be the operator's. Raises
-    InvalidSpecError if the Model cannot be served."""
+    """Return the privileged fields (freedoms) in a Model's children that come from the operator: only the default
+    image. The ServiceAccount is not among them, because an account with the Model's name may belong to another user.
+    Raise InvalidSpecError if the Model cannot be served."""
     model = view.served()
     plain = msgspec.structs.replace(model, spec=ModelSpec(source=model.spec.source))
     server = msgspec.structs.replace(_server(plain, view.world.settings), own_account=False)
@@ -62,7 +63,7 @@ def image(spec: ModelSpec, settings: Settings) -> str:
 
 
 def renewal(spec: ModelSpec, settings: Settings) -> Renewal:
-    """Returns the author's arguments, adapted to the Model's image."""
+    """Return the author's arguments for llama.cpp, adapted to the version in the Model's image."""
     return LLAMACPP.renewed(spec.args or (), author_image=spec.image or "", image=image(spec, settings))
 
 
@@ -117,7 +118,8 @@ def _container(launch: Launch, spec: ModelSpec, settings: Settings) -> Container
 
 
 def _refuse(field: str, conflicts: Sequence[str]) -> None:
-    """Raises InvalidSpecError for flags or variables with which requests could not reach the model."""
+    """Raise InvalidSpecError if there are any conflicts: flags or variables in ``spec.<field>`` that prevent requests
+    from reaching the model."""
     if not conflicts:
         return
     text = f"spec.{field} sets {', '.join(conflicts)}. Remove it, because requests would not reach the model"

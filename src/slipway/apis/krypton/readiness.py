@@ -1,4 +1,4 @@
-"""Rules for the readiness of a Model, from its status."""
+"""Rules that determine a Model's readiness from its status."""
 
 from __future__ import annotations
 

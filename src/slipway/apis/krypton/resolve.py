@@ -1,4 +1,4 @@
-"""Resolve: parses and checks a Model once. Pure."""
+"""Parsing and validation of a Model. Pure."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     spec: ModelSpec
     weights: HuggingFaceFile
     startup_seconds: int
-    """Time limit for the start."""
+    """Maximum seconds that a pod may take to start, including the download."""
 
 
 class ModelView(msgspec.Struct, frozen=True):
-    """A Model, valid or not, and its world. A Model that cannot be served also has a status."""
+    """A Model, valid or not, and the observed state of the cluster. Slipway also writes a status for an invalid
+    Model."""
 
     world: World
     model: Model | None
     fault: InvalidSpecError | None = None
-    """Why there is no valid Model."""
+    """Why the Model is invalid; None: it is valid."""
 
     def served(self) -> Model:
-        """Returns the Model. Raises InvalidSpecError if it cannot be served."""
+        """Return the valid Model. Raise InvalidSpecError if the Model cannot be served."""
         if self.model is None:
             raise self.fault or InvalidSpecError("InvalidSpec", "it cannot be read")
         return self.model
 
 
 def resolve(world: World) -> ModelView:
-    """Resolves a Model. Never raises: the reason why it cannot be served is part of its view."""
+    """Return the view of a Model. An invalid Model raises no error: the view contains the reason why it cannot be
+    served."""
     try:
         return ModelView(world, _parse_model(world.resource))
     except InvalidSpecError as error:
@@ -51,7 +53,7 @@ def resolve(world: World) -> ModelView:
 
 
 def _parse_model(resource: Object) -> Model:
-    """Parses a Model. Raises InvalidSpecError if it breaks a rule that the CustomResourceDefinition cannot express."""
+    """Parse a Model. Raise InvalidSpecError if it breaks a rule that the CustomResourceDefinition cannot express."""
     name = resource["metadata"]["name"]
     if not SERVICE_NAME.fullmatch(name):
         text = f"{name!r} is not a valid Service name. Use at most 63 of a-z, 0-9 and -, starting with a letter"

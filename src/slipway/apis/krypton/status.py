@@ -1,4 +1,4 @@
-"""Status of a Model. Pure."""
+"""The status of a Model. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slipway.serving.status.report import Component, model_id, report, routed
 
 
 def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
-    """Returns the Model's status. If it cannot be served, the last valid Deployment continues to serve."""
+    """Return the Model's status. If the Model cannot be served, its last valid Deployment continues to serve."""
     world, settings = view.world, view.world.settings
     namespace, name = key(world.resource)
     limits = Limits(
@@ -50,7 +50,8 @@ def _explain(view: ModelView) -> Explain:
 
 
 def _ignored(view: ModelView) -> tuple[Condition, ...]:
-    """Reports flags that the default image no longer has, if the Model sets any."""
+    """Return the condition FieldsIgnored if the Model sets flags that the default image no longer supports, otherwise
+    an empty tuple."""
     changes = renewal(view.model.spec, view.world.settings).changes if view.model else {}
     text = sentence(changes, "spec.args")
     return (Condition("FieldsIgnored", "True", "RetiredFlags", text),) if text else ()

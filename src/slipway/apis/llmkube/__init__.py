@@ -1,5 +1,6 @@
-"""LLMKube: ``inference.llmkube.dev/v1alpha1``. A Model is weights and their source, an InferenceService serves one on
-one of six runtimes, and a ModelRouter sends the requests of one model ID to several services."""
+"""The LLMKube API, ``inference.llmkube.dev/v1alpha1``. A Model describes weights and their source, an InferenceService
+serves a Model with one of several runtimes, and a ModelRouter distributes the requests for one model ID over several
+services."""
 
 from __future__ import annotations
 

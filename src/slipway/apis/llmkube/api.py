@@ -1,4 +1,4 @@
-"""LLMKube's kinds: the functions that turn each resource into children and a status, and their watches."""
+"""The tables of LLMKube's kinds: their watches, and the functions that turn a resource into children and a status."""
 
 from __future__ import annotations
 
@@ -129,13 +129,13 @@ def _watches_of_pools(_settings: Settings) -> tuple[Watch, ...]:
 
 
 def only_labels(namespace: Object) -> Object:
-    """Returns a namespace with only its identity and labels."""
+    """Return a namespace with only its identity and labels."""
     fields = ("name", "uid", "resourceVersion", "labels")
     return {"metadata": {field: namespace["metadata"][field] for field in fields if field in namespace["metadata"]}}
 
 
 def _services_of_quota(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the services that a quota covers or covered, if its spec changed."""
+    """Return the services that a quota covers or covered, if the quota was created, changed or deleted."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -146,7 +146,7 @@ def _services_of_quota(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _services_of_namespace(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the services of a namespace whose labels changed, if quotas select by labels."""
+    """Return the services of a namespace if its labels changed and a quota selects namespaces by labels."""
     old, new = change.old, change.new
     if (old and new and labels(old) == labels(new)) or not listers.count(GPU_QUOTA.kind, quotas.COVERS, ""):
         return ()
@@ -154,7 +154,7 @@ def _services_of_namespace(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _service_of_adapter(change: Change, _listers: Listers) -> Iterable[Key]:
-    """Returns the service that an adapter names or named."""
+    """Return the service that an adapter names or named, if the adapter was created, changed or deleted."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -163,7 +163,8 @@ def _service_of_adapter(change: Change, _listers: Listers) -> Iterable[Key]:
 
 
 def _rivals(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the other adapters with the same name, which may get it once this one no longer has it."""
+    """Return the other adapters that request the name of a changed adapter, because one of them may now get that
+    name."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -171,8 +172,8 @@ def _rivals(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _members_of_pool(change: Change, _listers: Listers) -> Iterable[Key]:
-    """Returns all services that a pool names or named if its spec changed or it made its first decision, otherwise
-    those that lose or get the slot."""
+    """Return the members that a change of a pool affects: all members if its spec changed or it made its first
+    decision, otherwise the members that lose or get the slot."""
     old, new = change.old, change.new
     if not (old and new and _same_spec(old, new) and pools.decided(old) == pools.decided(new)):
         members = {name for state in (old, new) if state for name in pools.member_names(state)}
@@ -183,7 +184,8 @@ def _members_of_pool(change: Change, _listers: Listers) -> Iterable[Key]:
 
 
 def _rival_pools(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the pools that may gain or lose a member to this one: the two oldest pools of each member."""
+    """Return the pools that may gain a member from a changed pool or lose one to it: the two oldest pools of each
+    member."""
     old, new = change.old, change.new
     if old and new and _same_spec(old, new):
         return ()
@@ -193,7 +195,7 @@ def _rival_pools(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _pool_of_service(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the pool of a service, if a field changed that pools read."""
+    """Return the pool of a service, if the service changed in a field that pools read."""
     old, new = change.old, change.new
     if old and new and pool_status.member_fields(old) == pool_status.member_fields(new):
         return ()
@@ -202,7 +204,7 @@ def _pool_of_service(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _pool_of_pod(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the pool that may wait for a pod to end."""
+    """Return the pool that may have been waiting for a pod to stop. The result is empty if the pod has not stopped."""
     label = labels(change.old).get(names.SERVICE_LABEL) if change.old and stops(change) else None
     if not label:
         return ()
@@ -215,7 +217,8 @@ def _same_spec(old: Object, new: Object) -> bool:
 
 
 def _adapters_of_service(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the adapters that name a new or deleted service, or those whose entries in its status changed."""
+    """Return the adapters that name a service. If only the status of the service changed, return the adapters whose
+    entries in the status changed."""
     old, new = change.old, change.new
     same = bool(old and new and generation(old) == generation(new) and deleting(old) == deleting(new))
     before, after = ({one["name"]: one for one in list_adapter_statuses(state)} for state in (old, new))
@@ -227,12 +230,13 @@ def _adapters_of_service(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def list_adapter_statuses(service: Object | None) -> Iterable[Object]:
-    """Returns the entries for adapters in the status of a service."""
+    """Return the entries for adapters in the status of a service. The result is empty if there is no service."""
     return ((service or {}).get("status") or {}).get("adapters") or ()
 
 
 def _services_of_model(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the services that name a Model. Changes of its labels and records do not affect them."""
+    """Return the services that name a Model, if its spec or status changed. Changes of its labels and annotations do
+    not affect services."""
     old, new = change.old, change.new
     if old and new and deleting(old) == deleting(new) and all(old.get(one) == new.get(one) for one in READ_OF_MODELS):
         return ()
@@ -240,8 +244,8 @@ def _services_of_model(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _models_of_claim(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the Models whose source names a claim. For the cache of a namespace, also returns the Models whose record
-    on it changed, or all of them if the claim is created or deleted."""
+    """Return the Models whose source names a claim. For the cache claim of a namespace, also return the Models whose
+    records on the claim changed, or all Models of the namespace if the claim was created or deleted."""
     namespace, name = change.key
     models = set(referenced_by(MODEL.kind, PERSISTENT_VOLUME_CLAIM)(change, listers))
     if name != names.CLAIM:
@@ -254,13 +258,13 @@ def _models_of_claim(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _models_of_reader(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the Models that may be waiting until this pod no longer reads their folders."""
+    """Return the Models that may have been waiting for a pod to stop reading their cache directories."""
     return cache.find_models_of(usage.by_read_folder(change.old), listers) if change.old and stops(change) else ()
 
 
 def _models_of_service(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the Models that a service names or named, and the Models that share their folders, because the users of a
-    folder have changed. A change of only the status is ignored."""
+    """Return the Models that a service names or named, and the Models that share cache directories with them, because
+    the users of these directories have changed. A change of only the service's status is ignored."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -297,7 +301,7 @@ SERVICES = Table(
     granted=service_plan.granted,
     status=service_status.status,
 )
-"""Replicas are left to a HorizontalPodAutoscaler if a service requests one."""
+"""The table of InferenceServices. A HorizontalPodAutoscaler, if the service requests one, sets the replicas."""
 ADAPTERS = Table(
     name="llmkube",
     resource=LORA_ADAPTER,
@@ -309,7 +313,7 @@ ADAPTERS = Table(
     plan=lora_plan.plan,
     status=lora_status.status,
 )
-"""Unloading a deleted adapter is part of its service's plan."""
+"""The table of LoRAAdapters. The plan of the InferenceService unloads a deleted adapter."""
 QUOTAS = Table(
     name="llmkube",
     resource=GPU_QUOTA,
@@ -330,4 +334,4 @@ POOLS = Table(
     plan=pool_status.plan,
     status=pool_status.status,
 )
-"""The replicas of its members are set by their own plans."""
+"""The table of ModelPools. The plans of a pool's members set their replicas."""

@@ -34,7 +34,7 @@ from slipway.kube.objects import (
 )
 
 MEASURED = tuple(runtime for runtime, engine in ENGINES.items() if engine.metrics)
-"""Runtimes with metrics."""
+"""Names of the runtimes with metrics."""
 
 MODELS = Resource(
     kind=MODEL,

@@ -1,4 +1,4 @@
-"""Names, labels and paths of the objects of LLMKube's kinds, the original's where they exist. Pure."""
+"""Names, labels and paths of LLMKube's objects. They are the original's if the original has such objects. Pure."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from slipway.kube.values.names import fitting
 GROUP = "inference.llmkube.dev"
 MODEL_LABEL, SERVICE_LABEL, RUNTIME_LABEL = f"{GROUP}/model", f"{GROUP}/service", f"{GROUP}/runtime"
 FINALIZER = f"{GROUP}/model-cache"
-"""Finalizer of a Model until its weights are removed from the cache."""
+"""Finalizer that a Model has until its weights are deleted from the cache."""
 LORA_FINALIZER = "loraadapter.inference.llmkube.dev/finalizer"
-"""The original's finalizer of LoRAAdapters."""
+"""Finalizer of LoRAAdapters, with the original's name."""
 LOADED = f"{GROUP}/"
-"""Prefix of a claim's annotation for each complete source on it; the rest is its cache key."""
+"""Prefix of the annotations that contain cache records. The rest of an annotation's name is the cache key."""
 CLAIM = "llmkube-model-cache"
 """Name of a namespace's cache claim, shared by its Models."""
 OWN_CLAIM = "model-cache"
-"""Ending of the name of a service's own claim."""
+"""Suffix of the name of a service's dedicated claim."""
 CACHE, SOURCE, HOST = "/models", "/model-source", "/host-model"
-"""Mount paths of the cache, of a claim that a source names, and of a file of the node."""
+"""Mount paths of the cache, of a claim that a Model's source names, and of a node path."""
 CACHE_VOLUME, SOURCE_VOLUME, HOST_VOLUME = "model-cache", "model-source", "host-model"
 
 GROUP_ID = 102
-"""Group of the cache's files, the same as the original's: otherwise pods of two groups would keep changing the group of
-all files."""
+"""Group ID of the files in the cache. It is the original's group ID, because pods with two different IDs would keep
+changing the group of all files."""
 
 
 def cache_key(source: str) -> str:
-    """Returns the cache folder for a source as written in the Model. It is the original's, so that new weights replace
-    those that the original loaded, which are not used because they may be incomplete."""
+    """Return the name of the cache directory for a source. It is the original's name, so that new weights replace
+    weights that the original loaded. The latter are never used, because they may be incomplete."""
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 def own_claim(service: str) -> str:
-    """Returns the name of a service's own claim: the original's, with a digest if that is not valid."""
+    """Return the name of a service's dedicated claim. It is the original's name, shortened with a digest if that is not
+    valid."""
     return fitting(f"{service}-{OWN_CLAIM}")
 
 
 def lora_service(adapter: str) -> str:
-    """Returns the name of the Service for the pods with an adapter. It always has a digest, because a service may have
-    the same name."""
+    """Return the name of the Service for the pods that have loaded an adapter. The name always has a digest, so that it
+    cannot be the name of another service."""
     return fitting(f"lora_{adapter}")
 
 
 def job_name(model: str, what: str) -> str:
-    """Returns ``<model>-<what>``, with a digest if that is not a valid name of a Job."""
+    """Return the name of a Model's Job, ``<model>-<what>``, shortened with a digest if that is not valid."""
     return fitting(f"{model}-{what}")

@@ -1,4 +1,4 @@
-"""Rules for the readiness of LLMKube's kinds, from their statuses."""
+"""Rules that determine the readiness of LLMKube's resources from their status."""
 
 from __future__ import annotations
 

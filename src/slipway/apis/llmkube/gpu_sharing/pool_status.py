@@ -1,4 +1,4 @@
-"""Resolve, plan and status of a ModelPool: which member has the slot. Pure.
+"""The view, plan and status of a ModelPool, which decide which member has the slot. Pure.
 
 A pool has no children. The plans of its members read its status.
 """
@@ -24,7 +24,7 @@ from slipway.serving.status.builder import build_status, first_rejection, verdic
 CONDITIONS = frozenset({"Accepted", "MembersValid", pools.ALLOCATED})
 """Types of the conditions of ModelPools."""
 PASSED_THROUGH = frozenset({"Swapping", "Starting", "Unallocated"})
-"""Reasons that occur in normal operation, which cause no Events."""
+"""Reasons that occur in normal operation and cause no Events."""
 METAL = "MetalOutOfReach"
 
 
@@ -34,17 +34,17 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     world: World
     spec: ModelPoolSpec | InvalidSpecError
     owned: tuple[str, ...]
-    """The named services that do not belong to an older pool, whether or not they exist."""
+    """Names of the members that do not belong to an older pool. Their services may not exist."""
     services: Mapping[str, Object]
-    """Name -> service, for existing services."""
+    """Name of a member -> its service, if the service exists."""
     decision: Decision
     decided: bool
-    """Whether the status already names the holder of the slot. Until then, running members continue as without a
+    """Whether the status already names the holder of the slot. Until then, running members continue as if they had no
     pool."""
 
 
 def member_fields(service: Object) -> tuple[object, ...]:
-    """Returns the fields of a member that its pool reads."""
+    """Return the values in a member's service that its pool reads, to detect changes."""
     status = service.get("status") or {}
     conditions = [find(service, type_) or {} for type_ in ("Available", "Accepted", pools.GRANTED)]
     states = [(one.get("status"), one.get("reason"), one.get("lastTransitionTime")) for one in conditions]
@@ -78,8 +78,8 @@ def _owns(world: World, name: str) -> bool:
 
 
 def _unread(service: Object) -> bool:
-    """Whether a member's status must still be updated to show whether it could start. A rejected service's status never
-    shows that."""
+    """Whether a member's status does not show yet whether the member could start. A rejected service never shows that,
+    so it does not count."""
     return not deleting(service) and not _granted(service) and not _refusal(service)
 
 
@@ -114,14 +114,16 @@ def _phase_of(service: Object | None) -> str:
 
 
 def _has_stopped(world: World, name: str, service: Object | None) -> bool:
-    """Whether no pod holds the GPUs of the slot. Terminating pods do, and so do pods of a deleted service."""
+    """Whether a member has no pods that hold GPUs of the slot, and will get none. Terminating pods and pods of a
+    deleted service still hold GPUs."""
     desired = ((service or {}).get("status") or {}).get("desiredReplicas", 0)
     deployment = Key(key(world.resource).namespace, pods.workload_name(name))
     return not desired and all(map(ended, world.listers.pods_of_workload(DEPLOYMENT, deployment)))
 
 
 def plan(view: PoolView) -> Plan:
-    """Returns a plan without children that counts the requests of the pool's services. Raises InvalidSpecError."""
+    """Return a plan that has no children, and counts the requests of the pool's services. Raise InvalidSpecError if the
+    pool is invalid."""
     if isinstance(view.spec, InvalidSpecError):
         raise view.spec
     namespace, slot = key(view.world.resource).namespace, view.decision.slot

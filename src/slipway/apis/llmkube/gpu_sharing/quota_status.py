@@ -1,4 +1,4 @@
-"""Status of a GPUQuota: its usage, and the waiting services. It has no children. Pure."""
+"""The status of a GPUQuota, which has no children: its usage, and the waiting services. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def resolve(world: World) -> QuotaView:
 
 
 def plan(view: QuotaView) -> Plan:
-    """Returns an empty plan. Raises InvalidSpecError."""
+    """Return an empty plan. Raise InvalidSpecError if the quota is invalid."""
     if isinstance(view.spec, InvalidSpecError):
         raise view.spec
     return Plan(children=())
@@ -79,8 +79,8 @@ def _digests(world: World, name: str) -> list[str]:
 
 
 def _denials(before: Object, digests: list[str] | None, waiting: int) -> int:
-    """Returns how many services have begun to wait since the status ``before``. Without digests, which are missing if
-    there are too many or the cluster's definition lacks the field, only the growth of their number counts."""
+    """Return the number of services that have begun to wait since the status ``before``. If digests are missing,
+    because too many services wait or the cluster's definition lacks the field, only an increase of the total counts."""
     previous: list[str] | None = before.get("waitingDigests", None if before.get("waiting") else [])
     if digests is None or previous is None:
         return max(0, waiting - int(before.get("waiting", 0)))
@@ -94,7 +94,7 @@ def _fault(view: QuotaView) -> Rejection | None:
 
 
 def _exceeded(view: QuotaView, used: int) -> Condition:
-    """Reports whether the quota is exceeded. Running services are never stopped for a quota."""
+    """Return the condition Exceeded, for ``used`` GPUs. A quota that is exceeded never stops running services."""
     if not isinstance(view.spec, InvalidSpecError) and used > view.spec.gpu_count:
         text = f"{used} GPUs are in use, and {view.spec.gpu_count} allowed. Running services continue."
         return Condition("Exceeded", "True", "QuotaExceeded", text)

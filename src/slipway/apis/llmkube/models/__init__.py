@@ -1,1 +1,1 @@
-"""The Model: its spec, the place of its weights, the Jobs that load them, and its status. Pure."""
+"""The Model: its spec, the location of its weights, the Jobs that load the weights, and its status. Pure."""

@@ -1,12 +1,12 @@
-"""Cache: the weights of a namespace's Models on a shared claim, with one folder for each source. Pure.
+"""The cache: a claim in each namespace that stores the weights of its Models, in one directory for each source. Pure.
 
-Each folder has a record, which is created before the first byte is written and deleted after the last is removed. It
-contains the loader's report once the weights are complete, the last check of their source, and the Model that is
-removing them. So it does not depend on the Jobs.
+Each directory has a record, which is created before the first byte is written and deleted after the last byte is
+removed. The record contains the loader's report once the weights are complete, the last check of their source, and the
+Model that is removing the directory. The state of the cache therefore does not depend on the Jobs.
 
 A record is an annotation of one Model, its holder. Before the holder is deleted or changes its source, it hands the
-record to another Model of the folder, or removes the folder if there is none. The claims of earlier versions have
-records, too: they are read and moved to Models.
+record to another Model that uses the directory. If there is no such Model, the holder removes the directory. Claims of
+earlier versions also have records, which are read and moved to Models.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from slipway.weights.place import Place
 LABELS = {"app.kubernetes.io/name": "llmkube", "app.kubernetes.io/component": "model-cache"}
 KEY = re.compile(r"[0-9a-f]{16}")
 RECORD_BYTES = 16384
-"""Maximum size of a folder's record; the loader's report, its largest part, has at most 3.5 KB."""
+"""Maximum bytes of a record. The loader's report, its largest part, has at most 3.5 KB."""
 REMEMBERED_CHARACTERS = 4096
-"""Maximum length of records whose decoded form is cached; nearly all are shorter. Longer texts are not kept in memory,
-because authors control them."""
+"""Maximum characters of a record that stays in memory after it has been decoded. Nearly all records are shorter. Longer
+records are not kept, because authors control them."""
 FOLDER, RECORDED, UID = "folder", "recorded", "uid"
-"""Indexes of Models: the cache folder for their weights, the folders that they have records of, and their uid."""
+"""Indexes of Models: by the cache directory of their weights, by the directories of their records, and by UID."""
 
 
 class SourceCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The last check of a source. Without etag and size, the source did not answer."""
+    """The last check of a source. If ``etag`` and ``size`` are both missing, the source did not respond."""
 
     at: str
     etag: str = ""
@@ -53,20 +53,20 @@ class SourceCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The record of one folder."""
+    """The record of one cache directory."""
 
     loaded: str = ""
-    """Time at which it was complete; empty: it is not."""
+    """Time at which the weights were complete; empty: they are not complete."""
     by: str = ""
-    """The Model whose loader downloaded it."""
+    """Name of the Model whose loader downloaded the weights."""
     report: Report = Report()
     last_check: SourceCheck | None = msgspec.field(default=None, name="seen")
     evicted_by: str = ""
-    """Uid of the Model whose Job removes it."""
+    """UID of the Model whose Job removes the directory; empty: no Job does."""
     evicted_at: str = ""
-    """Time at which the removal began."""
+    """Time at which the removal of the directory began."""
     claim: str = ""
-    """Uid of the claim with the folder; empty in records on the claim itself."""
+    """UID of the claim that contains the directory; empty in records that are stored on the claim."""
 
     @property
     def complete(self) -> bool:
@@ -89,19 +89,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
-    """The records of one folder of a namespace's cache."""
+    """A directory in the cache of a namespace, with its records and users."""
 
     place: Place
     record: Record | None
-    """None: there are no known files."""
+    """The directory's record; None: the directory has no known files."""
     holder: Object | None
-    """The Model with the record; None: the claim has it, or there is none."""
+    """The Model that has the record; None: only the claim has a record, or there is none."""
     copies: Sequence[Object]
-    """Other Models that also have a record, which does not count."""
+    """Other Models with a record of this directory. Their records are ignored."""
     on_claim: bool
-    """Whether the claim has a record."""
+    """Whether the claim has a record of this directory."""
     users: Sequence[Object]
-    """The Models that use the folder and are not being deleted, oldest first."""
+    """The Models that use the directory and are not being deleted, oldest first."""
 
     @property
     def key(self) -> str:
@@ -119,7 +119,8 @@ def claim_reference(namespace: str) -> Reference:
 
 
 def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
-    """Returns the claim to create for a namespace's cache, or for one service."""
+    """Return the PersistentVolumeClaim to create for the cache of a namespace, or for a dedicated claim ``name`` of a
+    service."""
     spec: Object = {"accessModes": [cache.access_mode], "resources": {"requests": {"storage": cache.size}}}
     if cache.storage_class:
         spec["storageClassName"] = cache.storage_class
@@ -127,7 +128,8 @@ def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
 
 
 def folder(world: World, namespace: str, cache_key: str, claim: Object | None) -> Folder:
-    """Returns a folder of the cache with its users and its record. ``claim``: the claim as observed."""
+    """Return a directory of the cache with its users and its record. ``claim`` is the observed claim; None: there is
+    none."""
     where, index = place(namespace, cache_key), usage.place(namespace, cache_key)
     having = [model for model in world.list(KIND, FOLDER, index) if not deleting(model)]
     users = sorted((model for model in having if _cacheable(model, world) and usage.wants_cache(world, model)), key=age)
@@ -147,13 +149,13 @@ def folder(world: World, namespace: str, cache_key: str, claim: Object | None) -
 
 
 def read_records(carrier: Object | None) -> dict[str, Record]:
-    """Returns the records of a Model, or of the claim of an earlier version, by cache key."""
+    """Return the records of a Model, or of the claim of an earlier version, by cache key."""
     return {name: _record(text) for name, text in places.records(carrier, names.LOADED).items() if KEY.fullmatch(name)}
 
 
 def _recorded(holder: Object, where: Place, claim: Object | None) -> Record | None:
-    """Returns the holder's record. A record for another claim only shows that something may be there. None if there is
-    no claim."""
+    """Return the holder's record, or None if there is no claim. A record for another claim only shows that the
+    directory may contain files."""
     if claim is None:
         return None
     record = _record(annotations_of(holder)[where.annotation])
@@ -161,7 +163,8 @@ def _recorded(holder: Object, where: Place, claim: Object | None) -> Record | No
 
 
 def _record(text: str) -> Record:
-    """Parses a record. An invalid one only shows that something is there."""
+    """Parse a record. An invalid record is treated as an empty one, which only shows that the directory may contain
+    files."""
     return (_remembered if len(text) <= REMEMBERED_CHARACTERS else _decoded)(text)
 
 
@@ -179,37 +182,39 @@ _remembered = lru_cache(maxsize=8192)(_decoded)
 
 
 def patch_record(model: Object, where: Place, record: Record | None, claim: Object | None) -> MetadataPatch:
-    """Returns the patch that writes a record of a folder of ``claim`` to a Model; None removes it."""
+    """Return the patch that writes a record to a Model, or deletes it if ``record`` is None. The record describes the
+    directory ``where`` on ``claim``."""
     return where.recorded(Reference(KIND, *key(model)), encode_record(record, claim) if record else None)
 
 
 def encode_record(record: Record, claim: Object | None) -> str:
-    """Encodes a record for the annotation of a Model."""
+    """Encode a record of a directory on ``claim`` for the annotation of a Model."""
     return msgspec.json.encode(msgspec.structs.replace(record, claim=uid(claim) if claim else "")).decode()
 
 
 def record_source_check(record: Record, report: Report | None, at: float) -> Record:
-    """Returns the record after a check of its source. Without a report, the source did not answer."""
+    """Return a record with the result of a check of its source at the Unix time ``at``. ``report`` is None if the
+    source did not respond."""
     answer = report or Report()
     return msgspec.structs.replace(record, last_check=SourceCheck(at=timestamp(at), etag=answer.etag, size=answer.size))
 
 
 def being_evicted(world: World, record: Record | None) -> bool:
-    """Whether a Model is removing the folder now. A deleted Model no longer removes anything."""
+    """Whether an existing Model is removing the directory of a record."""
     return record is not None and bool(record.evicted_by) and bool(world.list(KIND, UID, record.evicted_by))
 
 
 def is_read(world: World, namespace: str, cache_key: str) -> bool:
-    """Whether pods read a folder, or will do so although its Model is being deleted."""
+    """Whether pods read a cache directory, or will read it although its Model is being deleted."""
     leaving = (model for model in world.list(KIND, FOLDER, usage.place(namespace, cache_key)) if deleting(model))
     pods = usage.pods_that_read(world, namespace, cache_key)
     return bool(pods) or any(usage.is_needed_by_pods(world, model) for model in leaving)
 
 
 def find_heir(world: World, folder: Folder) -> Object | None:
-    """Returns the Model that takes over a record that only the claim has: the one that began to remove the folder, or
-    else one that uses or used it. Models that are being deleted come last. None: the oldest Model of the namespace
-    takes it."""
+    """Return the Model that takes over a record that only the claim has: the Model that began to remove the directory,
+    or else a Model that uses or used it. Models that are being deleted come last. Return None if there is no such
+    Model; the oldest Model of the namespace then takes over the record."""
     by, namespace = folder.record.evicted_by if folder.record else "", folder.place.claim.namespace
     removing = [model for model in world.list(KIND, UID, by) if key(model).namespace == namespace] if by else []
     having = world.list(KIND, FOLDER, usage.place(namespace, folder.key))
@@ -221,19 +226,20 @@ def find_heir(world: World, folder: Folder) -> Object | None:
 
 
 def is_eldest(world: World, model: Object) -> bool:
-    """Whether this is the oldest Model of its namespace that can take over a record."""
+    """Whether ``model`` is the oldest Model in its namespace that can take over a record. Models that are being deleted
+    come last."""
     namespace, own = key(model).namespace, _rank(model)
     others = world.list(KIND, NAMESPACE, namespace)
     return _able(model, world) and not any(_rank(other) < own and _able(other, world) for other in others)
 
 
 def _rank(model: Object) -> tuple[bool, tuple[int, str]]:
-    """Sort key: oldest first, and Models that are being deleted last."""
+    """Return a sort key by which the oldest Model comes first, and Models that are being deleted come last."""
     return deleting(model), age(model)
 
 
 def _able(model: Object, world: World) -> bool:
-    """Whether a Model can take over a record."""
+    """Whether a Model can take over a record: it is valid or being deleted."""
     return deleting(model) or _readable(model, world) is not None
 
 
@@ -243,7 +249,8 @@ def _cacheable(model: Object, world: World) -> bool:
 
 
 def _readable(model: Object, world: World) -> Model | None:
-    """Parses a Model. None: it is invalid, so its plan fails before it handles a cache."""
+    """Return the parsed Model, or None if it is invalid. The plan of an invalid Model fails before it handles a
+    cache."""
     try:
         return parse_model(model, world.settings)
     except InvalidSpecError:
@@ -255,24 +262,24 @@ def age(model: Object) -> tuple[int, str]:
 
 
 def by_folder(model: Object) -> Iterable[str]:
-    """Index function for :data:`FOLDER`."""
+    """Return the value of a Model in the index :data:`FOLDER`, as ``namespace/directory``."""
     return (usage.place(key(model).namespace, key_of(model)),)
 
 
 def by_record(model: Object) -> Iterable[str]:
-    """Index function for :data:`RECORDED`."""
+    """Return the values of a Model in the index :data:`RECORDED`, each as ``namespace/directory``."""
     keys = (name for name in places.records(model, names.LOADED) if KEY.fullmatch(name))
     return (usage.place(key(model).namespace, name) for name in keys)
 
 
 def by_uid(model: Object) -> Iterable[str]:
-    """Index function for :data:`UID`."""
+    """Return the value of a Model in the index :data:`UID`."""
     return (uid(model),)
 
 
 def enqueue_folder_users(change: Change, listers: Listers) -> set[Key]:
-    """Enqueues the Models that share folders with a changed Model: after a change of its spec, its records or its
-    finalizers, or its creation or deletion, but not after a change of its status."""
+    """Return the Models that share cache directories with a changed Model. Changes that affect neither its existence
+    nor its spec, records or finalizers are ignored."""
     states = [state for state in (change.old, change.new) if state is not None]
     if len(states) == 2 and _shared_facts(states[0]) == _shared_facts(states[1]):
         return set()
@@ -281,12 +288,12 @@ def enqueue_folder_users(change: Change, listers: Listers) -> set[Key]:
 
 
 def of_namespace(namespace: str, listers: Listers) -> list[Key]:
-    """Returns all Models of a namespace."""
+    """Return the keys of all Models in a namespace."""
     return [key(model) for model in listers.list(KIND, NAMESPACE, namespace)]
 
 
 def find_models_of(folders: Iterable[str], listers: Listers) -> set[Key]:
-    """Returns the keys of the Models that use these folders or have records of them."""
+    """Return the keys of the Models that use these cache directories or have records of them."""
     return {key(model) for one in folders for index in (FOLDER, RECORDED) for model in listers.list(KIND, index, one)}
 
 

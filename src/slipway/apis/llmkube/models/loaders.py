@@ -1,4 +1,4 @@
-"""Loaders: the containers and Jobs that load, inspect or check the source of a Model. Pure."""
+"""The containers and Jobs that load, inspect or check the source of a Model. Pure."""
 
 from __future__ import annotations
 
@@ -25,48 +25,47 @@ from slipway.weights.sources.credentials import S3_KEYS, Access, from_secret, hu
 NO_ACCESS = Access()
 LoaderTask = Literal["download", "inspect", "revalidate"]
 HEADERS = {"gguf": "gguf", "safetensors": "safetensors"}
-"""Formats whose headers the loader reads."""
+"""Format of a Model -> value of the loader's option ``--header``, for formats whose headers the loader can read."""
 TOKEN_KEY = "token"  # noqa: S105 - the key of a Secret
 BUCKET_KEYS = (*S3_KEYS, "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL")
-"""Keys of a Secret for a bucket, named like the variables. Without the first two the pod reports an error before any
-request."""
+"""Keys of a Secret with bucket credentials, which are also the names of the environment variables. A pod cannot start
+without the first two."""
 GPU_NODES = {
     "nvidia": "nvidia.com/gpu.present",
     "amd": "amd.com/gpu.product-name",
     "intel": "intel.feature.node.kubernetes.io/gpu",
 }
-"""Labels that the vendors' feature discovery sets on nodes with GPUs."""
+"""Vendor -> label that its feature discovery sets on nodes with GPUs."""
 
 
 def loader(model: Model, name: str, volume: Object) -> Container:
-    """Returns an init container that downloads a cacheable source into the Model's folder. ``volume``: a volume of the
-    pod, mounted at the cache's path."""
+    """Return an init container that downloads a Model's weights. ``volume`` is a volume of the pod, which the container
+    mounts at the path of the cache."""
     access = mounted(volume, names.CACHE) + source_access(model) + _credentials(model)
     return jobs.container(runner(model), _staging(model), access, name=name)
 
 
 def download(model: Model, *, refresh: bool) -> Object:
-    """Builds the Job that loads the weights into the cache. ``refresh``: existing files may be of an older state of the
-    source."""
+    """Build the Job that loads the weights into the cache. ``refresh`` means that existing files may be outdated."""
     cache = model.place.access(names.CACHE_VOLUME)
     return _job(model, "download", _staging(model, refresh=refresh), cache=cache)
 
 
 def inspection(model: Model) -> Object:
-    """Builds the Job that inspects the content of a claim, its header, and its hash if one is expected; for other
-    sources it reads only the header."""
+    """Build the Job that reads the header of a Model's weights. For weights in a claim, the Job also verifies the hash,
+    if the Model has one."""
     if not model.in_claim:
         return _probe(model, "inspect", header=HEADERS.get(model.spec.format, ""))
     return _job(model, "inspect", ("inspect", model.path(None), *_checks(model)))
 
 
 def revalidation(model: Model) -> Object:
-    """Builds the Job that checks the state of a source, and downloads nothing."""
+    """Build the Job that checks a source for changes. The Job downloads nothing."""
     return _probe(model, "revalidate")
 
 
 def eviction(model: Object, folder: Place, settings: Settings) -> Object:
-    """Builds the Job with which a Model, valid or not, removes a folder of the cache."""
+    """Build the Job that removes a directory of the cache for a Model, which may be invalid."""
     namespace, name = key(model)
     job_runner, job_name = runner_for(name, settings), names.job_name(name, "evict")
     return jobs.evict(job_runner, job_name, namespace, folder, names.CACHE_VOLUME, options=("--below", names.CACHE))
@@ -86,7 +85,7 @@ def _probe(model: Model, what: LoaderTask, header: str = "") -> Object:
 def _job(
     model: Model, what: LoaderTask, arguments: tuple[str, ...], *, cache: Access = NO_ACCESS, deadline_seconds: int = 0
 ) -> Object:
-    """Builds a Job that runs the loader with these ``arguments`` for a Model."""
+    """Build a Job that runs the loader with these ``arguments`` for a Model."""
     job_runner, access = runner(model), cache + source_access(model)
     return jobs.task(
         job_runner,
@@ -101,7 +100,7 @@ def _job(
 
 
 def source_access(model: Model) -> Access:
-    """Returns a loader's access to its source."""
+    """Return the variables, volumes and mounts with which a loader reads a Model's source."""
     if model.source.kind == "claim":
         claim = volumes.claim(names.SOURCE_VOLUME, model.source.claim, read_only=True)
         return mounted(claim, names.SOURCE, read_only=True)
@@ -113,8 +112,8 @@ def runner(model: Model) -> Runner:
 
 
 def runner_for(model: str, settings: Settings, controller_key: str = "") -> Runner:
-    """Returns the user of loaders. Volumes that do not support a pod's group belong to root, and no other user can
-    write to them."""
+    """Return the image, labels and security context of a Model's loaders. The operator can run loaders as root, because
+    some volumes belong to root and ignore a pod's group."""
     user = settings.user(llmkube(settings).model_cache.run_as_user)
     grouped = {**restricted(user), "runAsNonRoot": user != 0, "fsGroup": names.GROUP_ID}
     return Runner(
@@ -128,8 +127,8 @@ def runner_for(model: str, settings: Settings, controller_key: str = "") -> Runn
 
 
 def _tolerations(model: Model) -> tuple[Object, ...]:
-    """Returns the tolerations of the loader's Jobs. A cache that only one node can mount must be where the engine can
-    run, including nodes with GPUs."""
+    """Return the tolerations of a Model's Jobs. If the engine needs GPUs, the Jobs also run on nodes with GPUs, because
+    only one node may be able to mount the cache."""
     gpu, own = model.spec.hardware.gpu, model.spec.prefetch_tolerations
     if not gpu.count or (gpu.resource_claims and not gpu.toleration_key):
         return own
@@ -138,7 +137,8 @@ def _tolerations(model: Model) -> tuple[Object, ...]:
 
 
 def _affinity(model: Model) -> Object:
-    """Returns a preference for nodes with GPUs, for the same reason."""
+    """Return the affinity of a Model's Jobs. If the engine needs GPUs, the Jobs prefer nodes with GPUs, because only
+    one node may be able to mount the cache. The result is empty if the engine needs no GPUs."""
     hardware = model.spec.hardware
     if not hardware.gpu.count:
         return {}
@@ -147,8 +147,8 @@ def _affinity(model: Model) -> Object:
 
 
 def hub_token(spec: ModelSpec, settings: Settings, variable: str) -> tuple[Object, ...]:
-    """Returns a token for the Hub, from the Secret that the Model names, or else from the namespace's. A missing Secret
-    is not an error, because most repositories need none."""
+    """Return an environment variable with a token for the Hub, from the Secret that the Model names or else from the
+    default Secret of the namespace. A missing Secret is not an error, because most repositories need no token."""
     named = spec.source_secret_ref.name if spec.source_secret_ref else ""
     if named:
         return from_secret(named, {variable: huggingface.TOKEN})
@@ -160,7 +160,8 @@ def _url(model: Model) -> str:
 
 
 def _repeated(option: str, values: Sequence[str]) -> list[str]:
-    """Returns the option with each non-empty value, which may look like an option itself."""
+    """Return ``<option>=<value>`` for each non-empty value, as one argument, because a value may begin with a
+    hyphen."""
     return [f"{option}={value}" for value in values if value]
 
 
@@ -170,8 +171,8 @@ def _checks(model: Model) -> tuple[str, ...]:
 
 
 def _guard(model: Model) -> tuple[str, ...]:
-    """Restricts addresses that the author may have chosen, in the spec or its Secret. Addresses of hubs are the
-    operator's."""
+    """Return the loader's options that restrict addresses from an author's spec or Secret. Hub addresses need no
+    restriction, because the operator sets them."""
     secret, kind = model.spec.source_secret_ref, model.source.kind
     if kind not in ("web", "bucket"):
         return ()
@@ -180,8 +181,8 @@ def _guard(model: Model) -> tuple[str, ...]:
 
 
 def _credentials(model: Model) -> Access:
-    """Returns only the variables that the source needs. Other keys of the Secret are ignored, because they could
-    redirect the loader, for example through a proxy."""
+    """Return the credentials that the source needs, as environment variables. Other keys of the Secret are ignored,
+    because they could redirect the loader, for example through a proxy."""
     if model.source.kind == "hub":
         token = hub_token(model.spec, model.settings, huggingface.TOKEN)
         return Access(env=(*hub_mirror(model.settings.hugging_face_endpoint), *token))
@@ -192,7 +193,7 @@ def _credentials(model: Model) -> Access:
 
 
 def _host(model: Model) -> Access:
-    """Returns access to a node path, if the source is one."""
+    """Return access to the node path that the source names. The result is empty for other sources."""
     if model.source.kind != "host":
         return Access()
     single = bool(model.source.stored_as)

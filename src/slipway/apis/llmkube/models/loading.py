@@ -1,4 +1,4 @@
-"""Loading: the Jobs that a Model needs at the moment, and its records of the cache. Pure."""
+"""The Jobs that a Model currently needs, and the changes of its cache records. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WeightsPlan(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[Object, ...] = ()
     patches: tuple[MetadataPatch, ...] = ()
     annotations: Object = {}
-    """Annotations of the Model itself, to set before anything is created."""
+    """Annotations to set on the Model before any object is created."""
 
     def __add__(self, other: WeightsPlan) -> WeightsPlan:
         return WeightsPlan(
@@ -58,12 +58,13 @@ def download(view: ModelView, model: Model) -> ObservedJob:
 
 
 def inspection(view: ModelView, model: Model) -> ObservedJob:
-    """Returns the Job that inspects files on a claim or, without a cache, the source."""
+    """Return the Job that inspects the weights in a claim or, for other sources, only their header."""
     return _observed(view.world, loaders.inspection(model))
 
 
 def into_cache(view: ModelView, model: Model) -> WeightsPlan:
-    """Returns the Jobs that load the weights into the cache, and check their source afterwards."""
+    """Plan the Job that loads the weights into the cache or, once they are complete, the Job that checks their
+    source."""
     record = view.record
     if view.claim_leaving or cache.being_evicted(view.world, record):
         return WeightsPlan()
@@ -79,7 +80,8 @@ def into_cache(view: ModelView, model: Model) -> WeightsPlan:
 
 
 def _watched(view: ModelView, model: Model, record: Record) -> WeightsPlan:
-    """Returns the Job that checks the source at intervals. Only one of the Models that share the source checks it."""
+    """Plan the Job that checks the source at intervals. Only one of the Models that share the weights checks the
+    source."""
     interval, now = llmkube(model.settings).revalidate_seconds, view.world.now
     if not (interval and view.is_source_checker and now - record.checked_at >= interval):
         return WeightsPlan()
@@ -96,28 +98,31 @@ def _watched(view: ModelView, model: Model, record: Record) -> WeightsPlan:
 
 
 def _patch_record(view: ModelView, record: Record) -> MetadataPatch:
-    """Returns the patch that writes the record to the Model that holds the folder's record, or to this one if there is
-    none."""
+    """Return the patch that writes a record to the holder of the directory's record. If there is none, the view's Model
+    becomes the holder."""
     return cache.patch_record(view.folder.holder or view.resource, view.folder.place, record, view.claim)
 
 
 def from_claim(view: ModelView, model: Model) -> WeightsPlan:
-    """Returns the Job that inspects the weights on their claim. It stays, because its pod has the report."""
+    """Plan the Job that inspects the weights in a claim, once the claim is bound. The Job is kept, because its pod has
+    the report."""
     there = view.world.get(model.claim) if model.claim else None
     bound = there is not None and not deleting(there) and there.get("status", {}).get("phase") == "Bound"
     return inspect_in_place(view, model) if bound else WeightsPlan()
 
 
 def inspect_in_place(view: ModelView, model: Model) -> WeightsPlan:
-    """Returns the Job that reads the header of weights in place, if their metadata depends on it."""
+    """Plan the Job that inspects weights without copying them. The result is empty if the Model's metadata does not
+    depend on the inspection."""
     if not (model.spec.format == "gguf" or (model.spec.sha256 and model.in_claim)):
         return WeightsPlan()
     return WeightsPlan(children=inspection(view, model).children(view.world.now))
 
 
 def reconcile_records(view: ModelView) -> WeightsPlan:
-    """Reconciles the Model's records, and the records of earlier versions that it takes over: each is written to the
-    Model before the claim loses it, handed to another Model that uses the folder, or deleted with the folder."""
+    """Plan the changes of the Model's records, and of the claim's records that it takes over. A record is written to
+    the Model before it is deleted from the claim, handed to another Model that uses the directory, or deleted with the
+    directory."""
     if view.claim is None or view.claim_leaving:
         return WeightsPlan()
     adopted = (cache.patch_record(view.resource, one.place, one.record, view.claim) for one in view.orphaned)
@@ -142,8 +147,8 @@ def _reconcile_record(view: ModelView, folder: Folder) -> WeightsPlan:
 
 
 def _is_idle(view: ModelView, folder: Folder) -> bool:
-    """Whether the Model should remove a folder: no Model needs it, or the removal had begun. Before that, no other
-    Model may have a record of it."""
+    """Whether the Model should remove a directory: no Model uses the directory, or its removal has begun. Other records
+    of the directory must be deleted first."""
     has_other_records = folder.copies or folder.on_claim
     return folder.held_by(view.resource) and not has_other_records and (not folder.users or _marked(view, folder))
 
@@ -153,8 +158,8 @@ def _marked(view: ModelView, folder: Folder) -> bool:
 
 
 def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
-    """Removes a folder that no Model uses: it is marked, removed, then forgotten. Only one folder is removed
-    at a time, starting with a marked one."""
+    """Plan the removal of one idle directory: its record is marked, a Job removes the files, and the record is deleted.
+    Marked directories come first."""
     free = [one for one in idle if _marked(view, one) or not is_read(view, one)]
     folder = min(free, key=lambda one: (not _marked(view, one), one.key), default=None)
     if folder is None or folder.record is None:
@@ -172,12 +177,12 @@ def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
 
 
 def waits_for_readers(view: ModelView) -> bool:
-    """Whether the removal of folders waits for pods that still read them."""
+    """Whether the removal of directories waits for pods that still read them."""
     return any(_is_idle(view, one) and not _marked(view, one) and is_read(view, one) for one in view.held)
 
 
 def is_read(view: ModelView, folder: Folder) -> bool:
-    """Whether pods need the content of the folder."""
+    """Whether pods need the content of a directory."""
     complete = folder.record is not None and folder.record.complete
     return complete and cache.is_read(view.world, folder.place.claim.namespace, folder.key)
 

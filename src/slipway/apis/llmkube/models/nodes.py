@@ -1,4 +1,4 @@
-"""Nodes: the accelerators of the cluster's nodes. Pure."""
+"""The accelerators of the cluster's nodes. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ EXTENDED = "extended"
 
 
 def watch_accelerators(kind: Kind) -> Watch:
-    """Watches the nodes. All resources of ``kind`` are enqueued when the cluster gets its first node with an extended
-    resource, or loses the last one."""
+    """Return a watch of nodes. All resources of ``kind`` are enqueued when the cluster gets its first node with an
+    extended resource or loses the last one."""
     enqueue_all = all_of(kind)
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
@@ -25,7 +25,8 @@ def watch_accelerators(kind: Kind) -> Watch:
 
 
 def equipment(node: Object) -> Object:
-    """Returns a node with only the relevant fields, because a thousand nodes are kept in memory."""
+    """Return a node with only its identity and the names of its extended resources, because a thousand nodes may be in
+    memory."""
     allocatable: dict[str, str] = node.get("status", {}).get("allocatable") or {}
     names = sorted(name for name, amount in allocatable.items() if "/" in name and amount != "0")
     metadata = {field: node["metadata"].get(field, "") for field in ("name", "uid", "resourceVersion")}
@@ -33,6 +34,6 @@ def equipment(node: Object) -> Object:
 
 
 def extended(node: Object) -> Iterable[str]:
-    """Index function for :data:`EXTENDED`."""
+    """Return the values of a node in the index :data:`EXTENDED`: the names of its extended resources."""
     names: list[str] = node["extended"]
     return names

@@ -1,7 +1,8 @@
-"""Placement: how a service's pods get the weights of a Model, and where its engine finds them. Pure.
+"""How a service's pods get the weights of a Model, and where the engine finds them. Pure.
 
-There are four ways: from the namespace's cache, filled by the Model's Job; from a claim that the Model names;
-downloaded by each pod, into the user's claim or a folder that is deleted with the pod; or downloaded by the engine.
+The weights come from one of five places: the namespace's cache, which the Model's Job fills; a claim that the Model
+names; a download by each pod; a download by the engine; or the engine's image. A pod downloads them into a claim, or
+into a directory that is deleted with the pod.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from slipway.weights.sources.source import Source
 
 SCRATCH_VOLUME = "model-storage"
 QUANTIZATION = re.compile(r"I?Q\d\w{0,12}|B?F16|F32")
-"""Quantizations as in the names of GGUF files; users write other words, too."""
+"""Quantizations as they appear in the names of GGUF files. ``spec.quantization`` may also contain other text."""
 DRAFT_SOURCE, DRAFT_VOLUME = "/draft-source", "draft-source"
 Delivery = Literal["image", "engine", "claim", "cache", "loader"]
-"""Already in the image, downloaded by the engine, read from the source's claim, read from the namespace's cache, or
-downloaded by the pod."""
+"""How weights get into a pod. ``image``: they are in the image. ``engine``: the engine downloads them. ``claim``: the
+pod reads the source's claim. ``cache``: the pod reads the namespace's cache. ``loader``: an init container downloads
+them."""
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,32 +46,32 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     mounts: tuple[Mount, ...] = ()
     """Mounts of the engine."""
     folder: str = ""
-    """Folder of a cache with all files of the Model; empty: not in a cache."""
+    """Path of the cache directory with all files of the Model; empty: the weights are not in a cache."""
     mmproj: str = ""
-    """Path of the projector; empty if there is none."""
+    """Path of the multimodal projector; empty: there is none."""
     loader: Model | None = None
-    """The Model that the pod downloads before its engine starts; None: nothing."""
+    """The Model that the pod downloads before its engine starts; None: the pod downloads nothing."""
     used: tuple[tuple[str, str], ...] = ()
-    """Cache key and digest of the weights read from the namespace's cache."""
+    """Cache key and digest of each Model's weights that the pod reads from the namespace's cache."""
 
 
 class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A Model, and the service that reads it."""
+    """A Model, and the service that needs its weights."""
 
     resource: Object
     spec: ModelSpec
     service: str
-    """Name of the service that reads it."""
+    """Name of the InferenceService."""
     files: bool
-    """Whether the engine takes files instead of folders."""
+    """Whether the engine loads a file instead of a directory."""
     draft: bool = False
-    """Whether it is a draft for another Model."""
+    """Whether the Model is the draft model for another Model."""
     needless: bool = False
     """Whether the engine needs no weights from a cache: see ``usage.gets_cached_weights``."""
 
 
 def place_weights(request: PlacementRequest, service: InferenceServiceSpec, settings: Settings) -> Placement:
-    """Decides how a pod gets the weights of a Model. Raises InvalidSpecError for an invalid source."""
+    """Decide how a pod gets the weights of a Model. Raise InvalidSpecError for an invalid source."""
     if service.skip_model_init:
         return _in_image(request, settings)
     model = parse_model(request.resource, settings)
@@ -83,23 +85,23 @@ def place_weights(request: PlacementRequest, service: InferenceServiceSpec, sett
 
 
 def own_loader(service: InferenceServiceSpec, settings: Settings) -> bool:
-    """Whether pods download weights themselves, regardless of the namespace's cache. They must if the operator has no
-    cache."""
+    """Whether a service's pods download weights themselves instead of using the namespace's cache. They must if the
+    operator has disabled the cache."""
     cache = service.model_cache
     is_cached = llmkube(settings).model_cache.persistence == "Cached"
     return bool(cache.claim_name) or cache.persistence == "Ephemeral" or not is_cached
 
 
 def own_claim(service: InferenceServiceSpec, settings: Settings) -> bool:
-    """Whether a service has its own claim, into which its pods download weights."""
+    """Whether a service has a dedicated claim, into which its pods download weights."""
     cache = service.model_cache
     per_service = llmkube(settings).model_cache.persistence == "PerService"
     return per_service and not cache.claim_name and cache.persistence != "Ephemeral"
 
 
 def _in_image(request: PlacementRequest, settings: Settings) -> Placement:
-    """Places weights that are in the image. The engine still downloads repositories itself; a path refers to the
-    image."""
+    """Return the placement of weights that Slipway does not deliver. A path in the source refers to the image. The
+    engine itself downloads a repository."""
     text = request.spec.source.removeprefix("file://")
     if text.startswith("/"):
         return Placement(way="image", weights=_mounted(request, text))
@@ -112,14 +114,16 @@ def _in_image(request: PlacementRequest, settings: Settings) -> Placement:
 
 
 def _repository(request: PlacementRequest, source: Source) -> HubRepository:
-    """Returns the engine's repository. If the Model names a quantization, llama.cpp selects the file."""
+    """Return the repository that the engine downloads. If the Model has a quantization, llama.cpp uses the file with
+    that quantization."""
     reference, _at, revision = source.repository.partition("@")
     chosen = QUANTIZATION.fullmatch(request.spec.quantization) if request.files else None
     return HubRepository(f"{reference}:{chosen[0]}" if chosen else reference, revision)
 
 
 def _mounted(request: PlacementRequest, path: str) -> MountedFolder:
-    """Returns a path in the engine's form: a file for llama.cpp, and for others a folder or its only file."""
+    """Return the location of mounted weights for the engine: a file for engines that load files, otherwise a directory
+    or its only file."""
     folder, _slash, file = path.rpartition("/")
     return MountedFolder(folder, file) if request.files else MountedFolder(path)
 
@@ -144,7 +148,7 @@ def _from_cache(
     alone, status = own_loader(service, settings), request.resource.get("status") or {}
     # Weights in the namespace's cache may be stored under another Model's file name.
     path = model.path(None) if alone and model.source.main else status.get("path") or model.path(None)
-    # An engine that takes a folder finds all files there.
+    # An engine that loads a directory finds all files there.
     several = model.source.files and not (model.source.stored_as or request.files or request.spec.format == "gguf")
     mmproj = f"{model.place.path}/{request.spec.mmproj}" if request.spec.mmproj else ""
     fault = _fault(request, model) if alone else ""
@@ -168,7 +172,7 @@ def _is_one_file(model: Model) -> bool:
 
 
 def _fault(request: PlacementRequest, model: Model) -> str:
-    """Returns why pods cannot download the weights themselves; empty: they can."""
+    """Return the reason why pods cannot download the weights themselves, or an empty text if they can."""
     if request.draft and model.source.kind == "host":
         return "a draft model cannot come from the node's disk"
     if request.files and not model.source.main:
@@ -185,7 +189,8 @@ def _own_volume(request: PlacementRequest, service: InferenceServiceSpec, settin
 
 
 def explain_unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
-    """Returns a reason and a message while a Model is not ready, or None. Ignores a status for an older spec."""
+    """Return a reason and a message if a Model is not ready for pods that get its weights in this ``way``, otherwise
+    None. A status of an older spec counts as not ready."""
     name, status = model["metadata"]["name"], model.get("status") or {}
     if deleting(model):
         return "ModelLeaving", f"The Model {name} is being deleted. Running pods continue, but no new ones start."

@@ -1,4 +1,4 @@
-"""Plan: loads weights for services, and removes them when no service uses them. Pure."""
+"""The plan of a Model: the Jobs that load its weights for services, and that remove weights without users. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slipway.serving.pods.job import ended
 
 
 def plan(view: ModelView) -> Plan:
-    """Returns the Model's Jobs and records. Raises InvalidSpecError."""
+    """Return the Model's Jobs and the changes of its records. Raise InvalidSpecError if the Model is invalid."""
     model = view.valid()
     weights_plan = loading.reconcile_records(view)
     if model.in_claim:
@@ -32,8 +32,8 @@ def plan(view: ModelView) -> Plan:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Returns the next step of the deletion, once no pod reads the weights; None if nothing remains to be done. Always
-    ends: without a claim or a working Job, and after a time limit."""
+    """Return the next step in the deletion of a Model, or None if nothing remains to be done. The deletion waits for
+    pods that read the weights. It waits for Jobs only up to a time limit, and not at all if the claim is gone."""
     evict = names.job_name(key(view.resource).name, "evict")
     others = [child for (_kind, name), child in view.world.children.items() if name.name != evict]
     working = any(_is_active(job) for job in others) and not view.is_overdue

@@ -1,4 +1,4 @@
-"""Resolve: parses and checks a Model and the observed state of its weights once. Pure."""
+"""Parsing and validation of a Model, together with the observed state of its weights. Pure."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ MOST_TAKEN_OVER = 16
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
-    """A Model, valid or not, and the relevant cache folders."""
+    """A Model, valid or not, and the relevant cache directories."""
 
     world: World
     resource: Object
     model: Model | InvalidSpecError
     claim: Object | None
-    """The claim of its namespace's cache."""
+    """The claim of the namespace's cache; None: it does not exist."""
     folder: Folder
-    """Folder of its source."""
+    """Cache directory of the Model's source."""
     record: Record | None
-    """Record of its folder."""
+    """Record of the Model's cache directory; None: the directory has no known files."""
     held: tuple[Folder, ...]
-    """Folders that it has records of."""
+    """Cache directories of which the Model has records."""
     orphaned: tuple[Folder, ...]
-    """Folders that only the claim has a record of, and that the Model takes over."""
+    """Cache directories of which only the claim has a record, which the Model takes over."""
     settling_seconds: float
     """Seconds to wait before filling the cache."""
 
@@ -45,7 +45,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the deletion of the Model has waited long enough."""
+        """Whether the deletion of the Model has waited for Jobs up to the time limit."""
         return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
 
     @property
@@ -54,7 +54,8 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_source_checker(self) -> bool:
-        """Whether this Model checks the source, on behalf of all Models that accept the content of the folder."""
+        """Whether this Model checks the source, on behalf of all Models that accept the content of the cache
+        directory."""
         record = self.record
         content = (user for user in self.folder.users if record is None or expects(user, record))
         oldest = next(content, None)
@@ -62,14 +63,14 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def readers(self) -> list[str]:
-        """Names of the services for which a Model that is being deleted keeps its weights in the cache, if no other
-        Model does."""
+        """Names of the services that use the cached weights of a Model that is being deleted. The list is empty if
+        another Model keeps the weights."""
         if self.record is None or not self.record.complete or self.folder.users:
             return []
         return usage.readers(self.world, self.resource, self.folder.key)
 
     def valid(self) -> Model:
-        """Returns the valid Model. Raises InvalidSpecError, with the reason, if its source is invalid."""
+        """Return the valid Model. Raise InvalidSpecError, with the reason, if its source is invalid."""
         if isinstance(self.model, InvalidSpecError):
             raise self.model
         return self.model
@@ -95,7 +96,8 @@ def resolve(world: World) -> ModelView:
 
 
 def references(resource: Object, settings: Settings) -> tuple[Reference, ...]:
-    """Returns the claim that the source names."""
+    """Return the claim that the source of a Model names. The result is empty if the Model is invalid or has another
+    kind of source."""
     try:
         model = parse_model(resource, settings)
     except InvalidSpecError:
@@ -119,9 +121,13 @@ def _model(world: World) -> Model | InvalidSpecError:
 
 
 def _find_orphaned(world: World, claim: Object | None, own: Folder) -> tuple[Folder, ...]:
-    """Returns the records of earlier versions, which only the claim has, for this Model to take over. Anyone with
-    access to the claim can write there, so a Model considers only records that may be its own, and only the oldest
-    Model considers all. The rest follows with the next change, because each change of a Model reconciles it again."""
+    """Return the cache directories that this Model takes over, because only the claim has their records, as in earlier
+    versions.
+
+    Any user with access to the claim can write records. Therefore, only the oldest Model considers all of them, and any
+    other Model considers only records that may be its own. Excess records follow later, because each change of a Model
+    reconciles the Model again.
+    """
     if claim is None or deleting(claim):
         return ()
     me, texts = world.resource, records(claim, names.LOADED)

@@ -1,4 +1,4 @@
-"""Spec: a Model, parsed and checked, and its folder in the namespace's cache. Pure."""
+"""A parsed and validated Model, and its directory in the namespace's cache. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slipway.weights.sources import source
 from slipway.weights.sources.source import Request, Source, SourceError
 
 REMEMBERED_CHARACTERS = 1024
-"""Maximum length of a source's parts whose key is cached; nearly all are shorter."""
+"""Maximum total characters of a source and its file names whose cache key stays in memory. Nearly all are shorter."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,33 +32,34 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     source: Source
     settings: Settings
     shared: bool = True
-    """Whether the namespace's cache should contain it."""
+    """Whether the namespace's cache should contain the weights."""
     controller_key: str = ""
-    """The controller's public key; see World."""
+    """The controller's public key, as in :class:`World`."""
 
     @property
     def place(self) -> Place:
-        """The Model's place in the cache of its namespace, even if it does not use the cache."""
+        """The Model's directory in the cache of its namespace, even if the Model does not use the cache."""
         return place(self.namespace, key(self.spec))
 
     @property
     def on_a_mac(self) -> bool:
-        """Whether it is served outside of the cluster, so that nothing needs to be done inside."""
+        """Whether the Model is served on a Mac outside of the cluster. Nothing is loaded in the cluster for such a
+        Model."""
         return self.spec.hardware.accelerator == "metal"
 
     @property
     def cacheable(self) -> bool:
-        """Whether a cache helps in serving it."""
+        """Whether the weights must be downloaded in the cluster, so that a cache is useful."""
         return self.source.cached and not self.on_a_mac
 
     @property
     def cached(self) -> bool:
-        """Whether it is loaded into its namespace's cache."""
+        """Whether the weights are loaded into the namespace's cache."""
         return self.cacheable and llmkube(self.settings).model_cache.persistence == "Cached" and self.shared
 
     @property
     def by_each_pod(self) -> bool:
-        """Whether it is in no cache, so that each pod downloads it."""
+        """Whether each pod downloads the weights itself, because they are not in the namespace's cache."""
         return self.cacheable and not self.cached
 
     @property
@@ -67,14 +68,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def claim(self) -> Reference | None:
-        """The claim that has, or will have, its weights; None if they are not in a claim."""
+        """The claim that contains the weights, or will contain them; None: they are not in a claim."""
         if self.cached:
             return self.place.claim
         return claim_reference(self.namespace, self.source.claim) if self.in_claim else None
 
     def path(self, report: Report | None) -> str:
-        """Returns the path of the main file in a container, or of the folder if there is none. ``report`` has the file
-        that a pattern matched, or the file name if another Model of the same source stored it."""
+        """Return the path of the main file in a container, or of the directory if there is no main file. ``report``
+        names the file that matched a pattern, or the file of another Model with the same source."""
         if self.in_claim:
             return f"{names.SOURCE}/{self.source.path}".rstrip("/")
         file = report.file if report else ""
@@ -84,7 +85,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_model(resource: Object, settings: Settings) -> Model:
-    """Parses a Model. Raises InvalidSpecError: InvalidSource, SourceNotAllowed or InvalidFileSet."""
+    """Parse a Model. Raise InvalidSpecError with the reason InvalidSource, SourceNotAllowed or InvalidFileSet."""
     try:
         spec = msgspec.convert(resource["spec"], ModelSpec)
     except msgspec.ValidationError as error:
@@ -95,8 +96,8 @@ def parse_model(resource: Object, settings: Settings) -> Model:
 
 
 def source_of(spec: ModelSpec, name: str, rules: Sources) -> Source:
-    """Parses the source of a spec. Raises InvalidSpecError: InvalidSource, SourceNotAllowed or InvalidFileSet.
-    ``name``: the Model's."""
+    """Parse the source in the spec of the Model ``name``. Raise InvalidSpecError with the reason InvalidSource,
+    SourceNotAllowed or InvalidFileSet."""
     request = Request(
         text=spec.source,
         name=name,
@@ -114,26 +115,27 @@ def source_of(spec: ModelSpec, name: str, rules: Sources) -> Source:
 
 
 def place(namespace: str, key: str) -> Place:
-    """Returns a folder of a namespace's cache."""
+    """Return the directory in a namespace's cache for a cache key."""
     claim = claim_reference(namespace, names.CLAIM)
     return Place(claim=claim, prefix=names.LOADED, root=names.CACHE, folder=key)
 
 
 def key(spec: ModelSpec) -> str:
-    """Returns the name of the cache folder. Each set of files has its own folder, because two sets would replace each
-    other; so does each choice of the main file, whose hash identifies the folder."""
+    """Return the cache key of a spec, which is the name of its directory in the cache. Each set of files has its own
+    key, because two sets in one directory would replace each other. The choice of the main file also changes the key,
+    because the hash of the main file identifies the content."""
     return _key(spec.source, spec.files, spec.mmproj)
 
 
 def key_of(resource: Object) -> str:
-    """Returns the name of the cache folder for a Model, valid or not."""
+    """Return the cache key of a Model, which may be invalid."""
     spec = resource["spec"]
     return _key(spec["source"], tuple(spec.get("files") or ()), spec.get("mmproj", ""))
 
 
 def _key(text: str, files: tuple[str, ...], mmproj: str) -> str:
-    """Returns the name of the folder for these files of a source. Long texts are not cached, because authors control
-    their length and how often they change."""
+    """Return the cache key for these files of a source. The keys of long texts do not stay in memory, because authors
+    control the length and number of such texts."""
     characters = len(text) + len(mmproj) + sum(len(file) + 1 for file in files)
     compute = _remembered if characters <= REMEMBERED_CHARACTERS else _computed
     return compute(text, files, mmproj)

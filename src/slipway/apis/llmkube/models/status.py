@@ -1,4 +1,5 @@
-"""Status of a Model: the location of its weights, the progress of their load, and the content of their header. Pure."""
+"""The status of a Model: the location of its weights, the progress of their download, and the metadata in their header.
+Pure."""
 
 from __future__ import annotations
 
@@ -27,13 +28,14 @@ from slipway.weights.jobs import progress
 
 Phase = Literal["Pending", "Downloading", "Copying", "Ready", "Failed"]
 UNBOUND_SECONDS, MISSING_SECONDS, WAITING_SECONDS, LEAVING_SECONDS, IN_USE_SECONDS = 10.0, 30.0, 10.0, 30.0, 5.0
-"""Seconds after which the status may change without an event, or an event may have been lost."""
+"""Seconds until the status is computed again, because it may change without an event, or an event may have been
+lost."""
 STARTING_SECONDS = 60
 CONDITIONS = frozenset({"Available", "Progressing", "Degraded", "SourceDrifted"})
 """Types of the conditions of Models."""
 ALL_IS_WELL = "AsExpected"
 LOADING = "LoadingCache"
-"""Reason why weights are not available while they are being loaded."""
+"""Reason of the condition Available while the weights are being loaded."""
 LEAVING = "Leaving"
 PASSED_THROUGH = frozenset({LOADING, LEAVING})
 """Intermediate reasons, which cause no Events."""
@@ -46,15 +48,16 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     message: str
     under_way: str = ""
-    """Work in progress for weights that are ready."""
+    """Message about the download of newer weights while the current weights are ready; empty: there is none."""
     report: Report | None = None
     recalled: Object = {}
-    """Fields of the current status, for weights whose report is no longer available."""
+    """Fields to keep from the current status, for weights whose report is no longer available."""
     record: Record | None = None
     progress: Progress | None = None
     recheck: float | None = None
     rejection: Rejection | None = None
-    """Why its plan is not applied, unless the weights are ready or have failed for another reason."""
+    """Why the Model's plan is not applied; None: it is applied, or the weights are ready or have failed for another
+    reason."""
 
 
 def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
@@ -115,8 +118,8 @@ def _leaving(view: ModelView) -> State:
 
 
 def _loaded_per_pod(view: ModelView, model: Model) -> State:
-    """Returns the state of a Model whose weights each pod downloads itself. Its Job only reads the header, and shows
-    whether the source has the weights."""
+    """Return the state of a Model whose weights each pod downloads itself. The Model's Job only reads the header, which
+    shows whether the source has the weights."""
     inspection = loading.inspection(view, model)
     run = inspection.run
     failed = _failed(model, inspection, view.world.now, "InspectionFailed")
@@ -132,8 +135,8 @@ def _loaded_per_pod(view: ModelView, model: Model) -> State:
 
 
 def _previous_facts(world: World) -> Object:
-    """Returns the status's facts about weights that were ready with this spec. The pod that reported them may be
-    deleted with its node, so the facts stay until there is another report."""
+    """Return the size, hash and header from the current status if the weights were ready with this spec. The pod that
+    reported them may be deleted with its node, so they are kept until there is another report."""
     status = world.resource.get("status") or {}
     if status.get("phase") != "Ready" or status.get("observedGeneration") != generation(world.resource):
         return {}
@@ -175,13 +178,13 @@ def _complete(view: ModelView, model: Model, record: Record) -> State:
 
 
 def _due(view: ModelView, model: Model, record: Record) -> float | None:
-    """Returns the seconds until the next check of the source; None if sources are not checked again."""
+    """Return the seconds until the next check of the source, or None if the operator has disabled such checks."""
     interval = llmkube(model.settings).revalidate_seconds
     return max(record.checked_at + interval - view.world.now, WAITING_SECONDS) if interval else None
 
 
 def _download_state(view: ModelView, model: Model, task: ObservedJob) -> State:
-    """Returns the state of weights that a Job downloads."""
+    """Return the state of weights that a Job downloads."""
     run, host, world = task.run, model.source.kind == "host", view.world
     failed = _failed(model, task, view.world.now, "CopyFailed" if host else "DownloadFailed")
     if failed is not None:
@@ -212,8 +215,8 @@ def _failed(model: Model, task: ObservedJob, now: float, otherwise: str) -> Stat
 
 
 def _in_claim(view: ModelView, model: Model) -> State:
-    """Returns the state of weights that are read in place: ready once their claim is bound and, if one is expected,
-    their hash is verified."""
+    """Return the state of weights that pods read from the source's claim. They are ready once the claim is bound and,
+    if the Model has a hash, the hash has been verified."""
     claim = view.world.get(model.claim) if model.claim else None
     name = model.source.claim
     if claim is None:
@@ -270,7 +273,7 @@ def _soonest(*times: float | None) -> float | None:
 
 
 def _facts(model: Model, state: State) -> Object:
-    """Returns all known status fields about the weights."""
+    """Return all status fields about the weights that have a value."""
     report, record = state.report or Report(), state.record
     sized = model.cached or model.in_claim or model.by_each_pod
     fields: Object = {
@@ -290,8 +293,8 @@ def _facts(model: Model, state: State) -> Object:
 
 
 def _accelerator_available(model: Model, world: World) -> bool:
-    """Whether some node has the accelerators that the pods would request. Macs are outside the cluster, and every node
-    has a CPU."""
+    """Whether a node has the accelerators that the pods would request. Always true for Macs, which are outside of the
+    cluster, and for CPUs, which every node has."""
     hardware = model.spec.hardware
     if hardware.accelerator == "metal" or (hardware.accelerator == "cpu" and not hardware.gpu.count):
         return True
@@ -333,7 +336,7 @@ def _conditions(state: State) -> list[Condition]:
 
 
 def _drifted(state: State) -> list[Condition]:
-    """Returns the condition SourceDrifted, if the source has been checked."""
+    """Return the condition SourceDrifted, if the source has been checked."""
     record = state.record
     if record is None or record.last_check is None:
         return []

@@ -1,8 +1,8 @@
-"""Usage: which services use which Models, and what their pods read from the cache. Pure.
+"""The use of Models by services, and of the cache by their pods. Pure.
 
-A Model fills the namespace's cache when it is created, unless all services that use it get its weights elsewhere. Pods
-have an annotation that lists what they read from the cache, ``<cache key>=<digest of the weights>`` for each Model,
-even while their service changes to another Model, and until newer weights replace them.
+A Model's weights are loaded into the namespace's cache when the Model is created, unless all services that use it get
+the weights elsewhere. An annotation of each pod lists the weights that the pod reads from the cache, as ``<cache
+key>=<digest of the weights>`` for each Model. It stays even if the service of the pod changes to another Model.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from slipway.serving.containers.diagnosis import may_use_volumes
 from slipway.serving.contract.api import USES, World
 
 BY_EACH_POD = "WorkloadResolved"
-"""Reason of Models that are ready although nothing is loaded, because pods download the weights."""
+"""Reason of the condition Available if a Model is ready because each pod downloads the weights itself."""
 SETTLING_SECONDS = 3.0
 SERVED = "models"
 """Index of InferenceServices: the Models that they name."""
 READ = "read"
-"""Index of pods: the cache folders that they read."""
+"""Index of pods: the cache directories that they read."""
 FETCHING = frozenset({"generic", "personaplex", "llamacpp-router"})
 """Runtimes that download their weights themselves, as TGI does if its arguments name a model."""
 IN_CACHE = re.compile(rf"(?<![\w.-]){names.CACHE}(?![\w.-])")
@@ -35,28 +35,28 @@ DIGEST = 12
 
 
 def place(namespace: str, name: str) -> str:
-    """Returns a name in a namespace, in the format of the indexes."""
+    """Return a namespaced name as ``namespace/name``, the format of the indexes."""
     return f"{namespace}/{name}"
 
 
 def by_model(service: Object) -> Iterable[str]:
-    """Index function for :data:`SERVED`."""
+    """Return the values of an InferenceService in the index :data:`SERVED`, each as ``namespace/name``."""
     return (place(key(service).namespace, name) for name in model_names(service))
 
 
 def by_read_folder(pod: Object) -> Iterable[str]:
-    """Index function for :data:`READ`."""
+    """Return the values of a pod in the index :data:`READ`, each as ``namespace/directory``."""
     return (place(key(pod).namespace, cache_key) for cache_key in cache_keys_of(pod))
 
 
 def model_names(service: Object) -> tuple[str, ...]:
-    """Returns the Models that an InferenceService names: the served one and its draft model."""
+    """Return the Models that an InferenceService names: the served one and its draft model."""
     spec = service["spec"]
     return tuple(name for name in (spec.get("modelRef", ""), draft_name(spec)) if name)
 
 
 def draft_name(spec: Object) -> str:
-    """Returns the name of the draft Model; empty: there is none."""
+    """Return the name of the draft Model in the raw spec of a service, or an empty text if there is none."""
     speculative = (spec.get("vllmConfig") or {}).get("speculative") or {}
     vllm: str = speculative.get("model", "") if speculative.get("enabled") else ""
     decoding = spec.get("speculativeDecoding") or {}
@@ -65,17 +65,17 @@ def draft_name(spec: Object) -> str:
 
 
 def reads_cache(service: Object) -> bool:
-    """Whether the pods of a service read the namespace's cache, if they read a cache at all."""
+    """Whether the pods of a service read the namespace's cache, provided that the operator has enabled the cache."""
     cache = service["spec"].get("modelCache") or {}
     own = cache.get("claimName") or cache.get("persistence") == "Ephemeral"
     return not own and not service["spec"].get("skipModelInit") and gets_cached_weights(service["spec"])
 
 
 def gets_cached_weights(spec: Object) -> bool:
-    """Whether the pods of a service get weights from a cache.
+    """Whether the pods of a service with this raw spec get weights from a cache.
 
-    Runtimes that download their own weights only do so if their command line or variables name the cache's folder.
-    Otherwise the image may have its own files there.
+    Runtimes that download their own weights get weights from a cache only if their command line or variables name the
+    path of the cache. Otherwise the image may have its own files at this path.
     """
     own_model = spec.get("runtime") == "tgi" and MODEL_ID in flag_names(spec.get("extraArgs") or ())
     if spec.get("runtime") not in FETCHING and not own_model:
@@ -87,14 +87,14 @@ def gets_cached_weights(spec: Object) -> bool:
 
 
 def services_of(world: World, model: Object) -> list[Object]:
-    """Returns the services that name a Model and are not being deleted."""
+    """Return the services that name a Model and are not being deleted."""
     return [one for one in world.list(INFERENCE_SERVICE, SERVED, place(*key(model))) if not deleting(one)]
 
 
 def wants_cache(world: World, model: Object) -> bool:
     """Whether the cache should contain a Model's weights.
 
-    Without any services the current state stays, whether or not the last service read the cache.
+    A Model without any services keeps its current state, whether or not its last service read the cache.
     """
     if model["spec"].get("prefetch"):
         return True
@@ -103,8 +103,8 @@ def wants_cache(world: World, model: Object) -> bool:
 
 
 def settling_seconds(world: World) -> float:
-    """Returns the seconds to wait before filling the cache: services are often created right after their Model, and may
-    not need the cache."""
+    """Return the seconds to wait before loading a Model into the cache. Services are often created right after their
+    Model, and may not need the cache."""
     model = world.resource
     age = world.now - created_unix(model)
     if not 0 <= age < SETTLING_SECONDS or model["spec"].get("prefetch") or services_of(world, model):
@@ -113,38 +113,39 @@ def settling_seconds(world: World) -> float:
 
 
 def readers(world: World, model: Object, cache_key: str) -> list[str]:
-    """Returns the names of the services for which weights must stay: those whose pods read them, and those that are
-    about to start such pods."""
+    """Return the sorted names of the services that need the cached weights of a Model: their pods read the weights, or
+    the services are about to start such pods."""
     services = {key(service).name for service in services_of(world, model) if _wants_pods(service)}
     return sorted(services | {_service(pod) for pod in pods_that_read(world, key(model).namespace, cache_key)})
 
 
 def is_needed_by_pods(world: World, model: Object) -> bool:
-    """Whether a service requires pods that read the Model in the cache."""
+    """Whether a service has pods that read a Model from the cache, or is about to start some."""
     return any(_wants_pods(service) for service in services_of(world, model))
 
 
 def pods_that_read(world: World, namespace: str, cache_key: str) -> list[Object]:
-    """Returns the pods that read a folder of the cache."""
+    """Return the pods that read a directory of the cache."""
     pods = world.listers.pods_of(INFERENCE_SERVICE, READ, place(namespace, cache_key))
     return [pod for pod in pods if may_use_volumes(pod, world.now)]
 
 
 def cache_keys_of(pod: Object) -> list[str]:
-    """Returns the cache keys that a pod reads."""
+    """Return the cache keys of the weights that a pod reads."""
     text: str = (pod["metadata"].get("annotations") or {}).get(USES, "")
     return [part.partition("=")[0] for part in text.split()]
 
 
 def annotation(used: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Returns the annotation for pods that read these weights: cache key, and digest of the current weights."""
+    """Return the annotation for pods that read weights from the cache. ``used`` contains the cache key and the digest
+    of each Model's weights."""
     parts = sorted({f"{cache_key}={digest}" for cache_key, digest in used})
     return {USES: " ".join(parts)} if parts else {}
 
 
 def digest(status: Object, *, alone: bool) -> str:
-    """Returns a digest that distinguishes weights from earlier ones, as far as a Model's status does. ``alone``: they
-    are a single file, which its hash identifies; a server's ETag may change although the bytes do not."""
+    """Return a digest of the fields in a Model's status that identify the weights. ``alone`` means that the weights are
+    a single file, which its hash identifies: a server's ETag may change although the file does not."""
     parts = [str(status.get(field, "")) for field in ("sha256", "sourceETag", "sourceContentLength")]
     text = parts[0] if alone and parts[0] else " ".join(parts)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST]

@@ -1,1 +1,1 @@
-"""The ModelRouter and the LoRAAdapter: Services that lead to an InferenceService's pods. Pure."""
+"""ModelRouters and LoRAAdapters, whose Services route requests to the pods of InferenceServices. Pure."""

@@ -1,6 +1,6 @@
-"""Resolve and plan of a LoRAAdapter: a Service for the pods that have it loaded. Pure.
+"""The view and plan of a LoRAAdapter: a Service for the pods that have loaded the adapter. Pure.
 
-The plan of its InferenceService makes the pods load it.
+The plan of the InferenceService makes the pods load the adapter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AdapterView(msgspec.Struct, frozen=True, kw_only=True):
     service: Object | None
 
     def valid(self) -> LoRAAdapterSpec:
-        """Returns the adapter. Raises InvalidSpecError, with the reason, if no service loads it."""
+        """Return the adapter's spec. Raise InvalidSpecError, with the reason, if no service loads the adapter."""
         if isinstance(self.spec, InvalidSpecError):
             raise self.spec
         return self.spec
@@ -48,7 +48,8 @@ def resolve(world: World) -> AdapterView:
 
 
 def plan(view: AdapterView) -> Plan:
-    """Plans the Service that sends requests for the adapter to the pods with it. Raises InvalidSpecError."""
+    """Plan the Service that routes requests for the adapter to the pods that have loaded it. Raise InvalidSpecError if
+    no service loads the adapter."""
     spec, resource = view.valid(), view.world.resource
     namespace, name = key(resource)
     service = spec.inference_service_ref.name
@@ -69,6 +70,6 @@ def plan(view: AdapterView) -> Plan:
 
 
 def _port(view: AdapterView) -> int:
-    """Returns the port of the InferenceService's own Service."""
+    """Return the port of the InferenceService's own Service."""
     port: int = ((view.service or {}).get("spec", {}).get("endpoint") or {}).get("port", Endpoint().port)
     return port

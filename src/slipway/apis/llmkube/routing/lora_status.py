@@ -1,4 +1,4 @@
-"""Status of a LoRAAdapter: whether a service loads it, and the state of its replicas. Pure."""
+"""The status of a LoRAAdapter: whether a service loads the adapter, and whether the replicas have loaded it. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def _loaded(view: AdapterView, fault: Rejection | None) -> Condition:
 
 
 def _find_adapter_status(service: Object, spec: Object) -> Object | None:
-    """Returns the entry of this adapter in the service's status, or None if there is none for its path."""
+    """Return the adapter's entry in the status of a service, or None if the service has not begun to load it from this
+    path."""
     entries: list[Object] = (service.get("status") or {}).get("adapters") or []
     entry = next((one for one in entries if one["name"] == spec["name"]), None)
     return entry if entry and entry.get("path") == spec["path"] else None
@@ -69,14 +70,14 @@ def _error(fault: Rejection | None, loaded: Condition) -> Condition:
 
 
 def _route(view: AdapterView) -> tuple[str, str]:
-    """Returns the ``namespace/name`` of its Service, and its model ID."""
+    """Return the adapter's Service, as ``namespace/name``, and its model ID."""
     spec, (namespace, name) = view.world.resource["spec"], key(view.world.resource)
     public = loras.public_name(spec["inferenceServiceRef"]["name"], spec["name"])
     return f"{namespace}/{names.lora_service(name)}", public
 
 
 def _since(resource: Object, now: float) -> str:
-    """Returns the time since which all replicas have loaded it from this path."""
+    """Return the time since which all replicas have had the adapter from its current path, in Kubernetes' format."""
     before = find(resource, "Loaded") or {}
     previous: Object = resource.get("status") or {}
     same = before.get("status") == "True" and previous.get("loadedPath") == resource["spec"]["path"]

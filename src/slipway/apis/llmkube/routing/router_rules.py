@@ -1,8 +1,8 @@
-"""Router rules: a ModelRouter's rules as targets of a route. Pure.
+"""Conversion of a ModelRouter's rules to the targets of a route. Pure.
 
-The original sends all requests through its own proxy. Here the router's name is a model ID at the gateway, and the
-route does the same: each rule is an order of targets, or one for each backend, with the rule's conditions. defaultRoute
-is the last target. Rules that a route cannot express are rejected.
+The original sends all requests through its own proxy. In Slipway, the router's name is a model ID at the gateway, and a
+route has the same effect as the proxy. Each backend of a rule becomes a target with the conditions of the rule, and
+``defaultRoute`` becomes the last target. Rules that a route cannot express are rejected.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ SENSITIVE = ("pii", "phi")
 _PATTERN = frozenset("*?[")
 _MOST_SECONDS = 86400
 _MOST_CHARACTERS = 253
-"""Maximum length of an ID, and of a pattern for IDs."""
+"""Maximum characters of a model ID, or of a pattern for model IDs."""
 _MOST_WORDS = 1024
-"""Maximum number of rules, backends, IDs, patterns and capabilities of a router in total, so that its author bears the
-cost."""
+"""Maximum total number of rules, backends, IDs, patterns and capabilities of a router. It limits the cost that one
+author can cause."""
 
 
 class Routing(msgspec.Struct, frozen=True, kw_only=True):
-    """The router's route."""
+    """The rules of a router, as targets of a route."""
 
     targets: tuple[Target, ...]
     aliases: tuple[str, ...]
-    """IDs in rules, in addition to its own."""
+    """Model IDs that the rules name, in addition to the router's own IDs."""
     active: int
     """Number of rules that requests can match."""
 
 
 def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
-    """Converts the router's rules to the targets of a route. ``ids``: those of the router itself. Raises
-    InvalidSpecError."""
+    """Convert the rules of a router to the targets of a route. ``ids`` are the router's own model IDs. Raise
+    InvalidSpecError if a route cannot express the rules."""
     _check_size(spec)
     backends = {backend.name: backend for backend in spec.backends}
     _check(spec, backends)
@@ -69,19 +69,21 @@ def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
 
 
 def matches_names(spec: ModelRouterSpec) -> bool:
-    """Whether a request that matches no rule goes to the backend named like its model."""
+    """Whether a request that matches no rule is sent to the backend with the name of its model."""
     return spec.default_route_strategy == "BackendNameMatch"
 
 
 def label_of(backend: Backend) -> str:
-    """Returns the ID with which a request selects a backend. A label that is not a valid ID is only a label."""
+    """Return the model ID with which a request selects a backend: its display name if that is a valid ID, otherwise its
+    name."""
     return backend.display_name if MODEL_ID.fullmatch(backend.display_name) else backend.name
 
 
 def _of_rule(
     spec: ModelRouterSpec, rule: RouterRule, backends: Mapping[str, Backend], ids: Sequence[str], order: int
 ) -> Iterator[Target]:
-    """Yields the targets of a rule; none if no request can match it."""
+    """Yield the targets of a rule. Yield none if no request can match the rule. ``order`` is the position of the first
+    target."""
     needed = set(rule.match.required_capabilities)
     able = [backends[name] for name in rule.route.backends if needed <= set(backends[name].capabilities)]
     when = _build_conditions(spec, rule.match, ids)
@@ -109,7 +111,7 @@ def _seconds(duration: str) -> int:
 
 
 def _build_conditions(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> TargetConditions | None:
-    """Returns the conditions that a request must meet to match a rule; None if no request can meet them."""
+    """Return the conditions that a request must meet to match a rule; None if no request can meet them."""
     headers: dict[str, tuple[str, ...]] = {}
     matchers: list[tuple[str, tuple[str, ...]]] = [(name, (value,)) for name, value in match.headers.items()]
     if match.data_classification:
@@ -126,7 +128,7 @@ def _build_conditions(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -
 
 
 def _check_size(spec: ModelRouterSpec) -> None:
-    """Raises InvalidSpecError if the router exceeds the limits of any route, before closer checks."""
+    """Raise InvalidSpecError if the router exceeds a size limit. This check comes first, because it is cheap."""
     words = len(spec.rules) + len(spec.backends)
     words += sum(len(backend.capabilities) for backend in spec.backends)
     for rule in spec.rules:
@@ -141,7 +143,7 @@ def _check_size(spec: ModelRouterSpec) -> None:
 
 
 def _check(spec: ModelRouterSpec, backends: Mapping[str, Backend]) -> None:
-    """Raises InvalidSpecError for contradictions, and for unsupported features."""
+    """Raise InvalidSpecError if the spec contradicts itself or uses an unsupported feature."""
     if len(backends) < len(spec.backends):
         raise InvalidSpecError("InvalidSpec", "spec.backends: two of them have the same name")
     if len({rule.name for rule in spec.rules}) < len(spec.rules):

@@ -1,4 +1,4 @@
-"""ModelRouters: resolve, plan and status. A router is a Service without pods, whose route has targets. Pure."""
+"""The view, plan and status of a ModelRouter. A router is a Service without pods, whose route has targets. Pure."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RouterView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def references(resource: Object) -> Iterator[Reference]:
-    """Yields the InferenceServices that a router names, whether or not it is valid."""
+    """Yield the InferenceServices that a router names, whether or not it is valid."""
     for backend in resource["spec"].get("backends") or ():
         name = (backend.get("inferenceServiceRef") or {}).get("name")
         if name:
@@ -87,12 +87,12 @@ def _ids(resource: Object) -> tuple[str, str]:
 
 
 def service_name(router: str) -> str:
-    """Returns the Service's name, which is that of the original's proxy."""
+    """Return the name of a router's Service. The original's proxy has the same name."""
     return fitting(f"{router}-router-proxy")
 
 
 def plan(view: RouterView) -> Plan:
-    """Returns the Service with the route. Raises InvalidSpecError."""
+    """Return the router's Service, which carries its route. Raise InvalidSpecError if the router is invalid."""
     if isinstance(view.router, InvalidSpecError):
         raise view.router
     resource = view.world.resource
@@ -114,7 +114,7 @@ def plan(view: RouterView) -> Plan:
 
 
 def _check_route(service: Object, resource: Object) -> None:
-    """Raises InvalidSpecError if the gateway would reject the route, for example because of an unsupported
+    """Raise InvalidSpecError if the gateway would reject the route, for example because of an unsupported
     comparison."""
     since = {"creationTimestamp": resource["metadata"]["creationTimestamp"]}
     try:
@@ -215,4 +215,4 @@ ROUTERS = Table(
     plan=plan,
     status=status,
 )
-"""Served by the gateway alone, without a proxy."""
+"""The table of ModelRouters. The gateway routes their requests without a proxy."""

@@ -1,7 +1,7 @@
-"""Engines as used by LLMKube: its runtimes, and how each differs from the engine's own definition. Pure.
+"""LLMKube's runtimes, and how they differ from the engines' own definitions. Pure.
 
-LLMKube sets flags from typed fields, omits those in ``extraArgs``, and has its own command lines for some programs. An
-engine that is not in ``OWN`` runs as its module defines it.
+LLMKube converts typed fields to flags, omits flags that ``extraArgs`` sets, and starts some programs with its own
+command lines. An engine that is not in ``OWN`` runs as its module defines it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from slipway.serving.pods.server import Probes
 
 
 def _address(launch: Launch) -> Owned:
-    """Returns the flags that set the engine's address."""
+    """Return the flags that set the engine's address, with the values that a user's arguments may give them."""
     return {"--host": (*ANYWHERE, launch.bind), "--port": (str(launch.port),)}
 
 
@@ -76,7 +76,8 @@ POOLED: dict[Task, tuple[tuple[str, str], ...]] = {
     "embed": (("--embedding", ""), ("--pooling", "last"), ("--cache-ram", "0")),
     "rerank": (("--reranking", ""), ("--embedding", ""), ("--pooling", "rank"), ("--cache-ram", "0")),
 }
-"""Flags of each mode. A prompt cache is useless for texts that are read only once."""
+"""Task -> llama.cpp's flags for it, as pairs of a flag and its value. The flags disable the prompt cache, which is
+useless for texts that are read only once."""
 ALL_LAYERS = 99
 SPLIT_MODES = {"layer": "layer", "pipeline": "layer", "tensor": "row", "row": "row", "none": "none"}
 RANGE = re.compile(r"(\d{1,6})-(\d{1,6})")
@@ -97,7 +98,8 @@ def _llamacpp_args(launch: Launch) -> tuple[str, ...]:
 
 
 def _drafted(launch: Launch) -> dict[str, Value]:
-    """Returns the setting for the draft model's file."""
+    """Return the setting with the path of the draft model's file. The result is empty without a draft model. Raise
+    ValueError if the draft model is not a file."""
     weights = launch.draft.weights if launch.draft else None
     if weights is None:
         return {}
@@ -109,7 +111,7 @@ def _drafted(launch: Launch) -> dict[str, Value]:
 
 
 def _spread(launch: Launch) -> dict[str, Value]:
-    """Returns the settings for the placement of layers."""
+    """Return the settings for the distribution of layers over the GPUs."""
     layers: dict[str, Value] = {"gpu_layers": launch.gpu_layers or ALL_LAYERS}
     if launch.gpus < 2:
         return layers
@@ -119,8 +121,8 @@ def _spread(launch: Launch) -> dict[str, Value]:
 
 
 def tensor_split(sharding: Sharding, gpus: int) -> str:
-    """Returns each GPU's share of the layers in lowest terms, such as ``5,3`` for ``0-24`` and ``25-39``. The shares
-    are equal unless there is one valid range for each GPU."""
+    """Return each GPU's share of the layers in lowest terms, such as ``5,3`` for the ranges ``0-24`` and ``25-39``. The
+    shares are equal unless there is one valid range for each GPU."""
     matches = [RANGE.fullmatch(text.strip()) for text in sharding.ranges]
     sizes = [int(one[2]) - int(one[1]) + 1 for one in matches if one]
     if len(matches) != gpus or len(sizes) != gpus or min(sizes) < 1:
@@ -171,7 +173,7 @@ def _vllm_args(launch: Launch) -> tuple[str, ...]:
 
 
 def _names(launch: Launch) -> tuple[str, ...]:
-    """Returns the names in the user's arguments."""
+    """Return the model names that the user's arguments set with ``--served-model-name``."""
     names: list[str] = []
     listing = False
     for arg in launch.extra_args:
@@ -185,7 +187,7 @@ def _names(launch: Launch) -> tuple[str, ...]:
 
 
 def _vllm_settings(launch: Launch) -> dict[str, Value]:
-    """Returns the settings, including those derived from the GPUs and the draft model."""
+    """Return vLLM's settings, including those derived from the GPUs and the draft model."""
     parallel = launch.settings.get(ranks.TENSOR, ranks.tensor("vllm", launch))
     settings = {name: value for name, value in launch.settings.items() if name != ranks.TENSOR}
     if parallel not in (0, 1):
@@ -233,7 +235,7 @@ SGLANG_FLAGS: FlagTable = (
     FlagSpec("skip_tokenizer_init", "--skip-tokenizer-init"),
 )
 RANK, MODULES = "64", "--lora-target-modules"
-"""A rank that hardly any adapter exceeds."""
+"""Default maximum rank, which hardly any adapter exceeds, and the flag for the modules that adapters change."""
 SGLANG_SPELLINGS: Spellings = {"attention_backend": {"flash_attn": "fa3"}, "tool_call_parser": {"qwen3": "qwen25"}}
 
 
@@ -252,8 +254,8 @@ def _sglang_args(launch: Launch) -> tuple[str, ...]:
 
 
 def _sglang_adapters(launch: Launch, user_flags: Container[str]) -> tuple[str, ...]:
-    """Returns SGLang's settings for adapters that are loaded at runtime: their highest rank, and the modules that they
-    change."""
+    """Return SGLang's arguments for adapters that are loaded at runtime: their maximum rank, and the modules that they
+    change. The result is empty without such adapters."""
     if not launch.adapters:
         return ()
     declared = "--lora-paths" in user_flags or bool(launch.settings.get("lora_modules"))
@@ -264,12 +266,12 @@ def _sglang_adapters(launch: Launch, user_flags: Container[str]) -> tuple[str, .
 
 
 GENERATES = "/health_generate"
-"""Path that returns 200 once a token has been generated."""
+"""Path of SGLang that returns 200 only after the engine has generated a token."""
 
 
 ROUTER = "llamacpp-router"
 MODELS = "/models"
-"""Mount path, on a volume of the user, of the models that llama.cpp loads on demand."""
+"""Mount path of the user's volume with the models that llama.cpp loads on demand."""
 
 
 def _router_args(launch: Launch) -> tuple[str, ...]:
@@ -291,7 +293,7 @@ OWN: tuple[Engine, ...] = (
     replace(VLLM, command=("vllm", "serve"), args=_vllm_args, owned=_vllm_owned, flags=VLLM_FLAGS),
     replace(SGLANG, args=_sglang_args, owned=_address, flags=SGLANG_FLAGS, probes=_sglang_probes()),
 )
-"""Engines that LLMKube runs differently from their modules' definition."""
+"""Engines that LLMKube does not run as their modules define them."""
 ENGINES: Mapping[str, Engine] = {
     runtime: next((engine for engine in OWN if engine.name == runtime), None) or engines.ENGINES[runtime]
     for runtime in get_args(Runtime)
@@ -301,15 +303,15 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def scaling_metric(engine: Engine) -> str:
-    """Returns the metric for a HorizontalPodAutoscaler if the service names none. For engines without metrics it is
+    """Return the default metric of a HorizontalPodAutoscaler for an engine. For engines without metrics it is
     llama.cpp's, as in the original."""
     metrics = engine.metrics or Metrics()
     return metrics.scaled_by or metrics.running or "llamacpp:requests_processing"
 
 
 EVERY_ADDRESS = {"llamacpp": "::", ROUTER: "::", "vllm": "::", "tgi": "::"}
-"""Runtime -> address to listen on if ``bindAddress`` is not set. On ``::`` they also accept IPv4, except for SGLang:
-its server uvicorn then only accepts IPv6."""
+"""Runtime -> address to listen on if ``bindAddress`` is not set. On ``::`` these engines also accept IPv4. SGLang is
+not included, because its server uvicorn would then accept only IPv6."""
 IMPLIED_MODE = frozenset({"sglang"})
 """Runtimes whose mode also follows from ``extraArgs`` or ``endpoint.path``; for the others only ``spec.mode``
 counts."""

@@ -8,8 +8,8 @@ from slipway.kube.schemas.conditions import Condition
 
 
 def fields_used(unused: Mapping[str, str]) -> Condition:
-    """Builds the condition that shows which fields of the spec have no effect. ``unused``: field -> why it has no
-    effect."""
+    """Build the condition that lists the fields of the spec that have no effect. ``unused`` maps each of them to the
+    reason."""
     if unused:
         idle = ", ".join(f"{field} ({why})" for field, why in unused.items())
         return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {idle}.")

@@ -1,4 +1,4 @@
-"""Hardware: the accelerators that a pod requests, and its required and preferred nodes. Pure."""
+"""The accelerators that a pod requests, and its required and preferred nodes. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from slipway.serving.contract.api import InvalidSpecError
 
 RESOURCES: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "gpu.intel.com/i915"}
 RENDER_NODES = "devic.es/dri-render"
-"""AMD GPUs by their device files, which several programs of a node can share."""
+"""Resource for the device files of AMD GPUs, which several programs on a node can share."""
 PARTITION = "nvidia.com/mig-"
 PROFILE = re.compile(r"[0-9]+g\.[0-9]+gb")
 GPU_MEMORY = "nvidia.com/gpu.memory"
 """Label of nodes with the memory of each of their GPUs in MiB, set by NVIDIA's feature discovery."""
 NOMINAL = 0.9
-"""A driver reports slightly less memory than a GPU's nominal size."""
+"""Part of a GPU's nominal memory that a node must report. Drivers report slightly less than the nominal size."""
 
 
 class Accelerators(msgspec.Struct, frozen=True):
@@ -31,10 +31,10 @@ class Accelerators(msgspec.Struct, frozen=True):
 
     count: int
     resource: str
-    """The resource that a pod requests, whatever the count."""
+    """Name of the extended resource for the GPUs, even if ``count`` is 0."""
     toleration_key: str
     backend: str
-    """API used for computing: ``cuda``, ``rocm``, ``vulkan`` or ``intel``; empty: no GPUs."""
+    """Compute API of the GPUs: ``cuda``, ``rocm``, ``vulkan`` or ``intel``; empty: there are no GPUs."""
     vendor: Vendor
     claims: tuple[Object, ...] = ()
     """Device claims instead of a resource, in a pod's format."""
@@ -52,8 +52,8 @@ class Accelerators(msgspec.Struct, frozen=True):
 
 
 def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators:
-    """Returns the GPUs of a service. The Model's count takes precedence over the service's. ``enabled`` without a count
-    requests no GPU, except for programs that can use GPUs that the pod gets in another way."""
+    """Return the GPUs of each pod of a service. The Model's count takes precedence over the service's. ``enabled``
+    without a count requests no GPU, but selects a GPU image for pods that get GPUs in another way."""
     gpu, vendor, sharing = hardware.gpu, vendor_of(hardware), spec.resources.gpu_sharing
     part = f"{PARTITION}{sharing.profile}" if sharing.mode == "partitioned" else ""
     backend, resource_name = _backend(hardware, vendor), part or resource(hardware)
@@ -70,8 +70,8 @@ def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators
 
 
 def gpus_of(pod: Object, claimed: int) -> int:
-    """Returns the GPUs that a pod with this spec holds: its largest request for an extended resource. ``claimed``: the
-    number for a pod with device claims, which do not show it."""
+    """Return the number of GPUs that a pod with the spec ``pod`` holds: its largest limit for an extended resource.
+    ``claimed`` is the number for a pod with device claims, which do not show the number of devices."""
     sums: dict[str, int] = {}
     for container in pod.get("containers") or ():
         for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
@@ -82,7 +82,7 @@ def gpus_of(pod: Object, claimed: int) -> int:
 
 
 def _whole(text: object) -> int:
-    """Returns the value of a quantity; 0 if it is invalid."""
+    """Return the value of a quantity, rounded up, or 0 if the quantity is invalid."""
     try:
         return math.ceil(amount(str(text)))
     except ValueError:
@@ -90,8 +90,8 @@ def _whole(text: object) -> int:
 
 
 def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: Mapping[str, str]) -> str:
-    """Returns why a GPU cannot be shared as the service requests; empty: it can. ``shared_nodes``: labels of the nodes
-    that the operator reserves for sharing."""
+    """Return the reason why a GPU cannot be shared as the service requests, or an empty text if it can.
+    ``shared_nodes`` are the labels of the nodes that the operator reserves for sharing."""
     gpu, sharing = hardware.gpu, spec.resources.gpu_sharing
     if sharing.mode == "exclusive":
         return ""
@@ -107,7 +107,7 @@ def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: 
 
 
 def resource(hardware: Hardware) -> str:
-    """Returns the resource that a pod requests to get GPUs."""
+    """Return the name of the extended resource that a pod requests to get GPUs."""
     gpu, vendor = hardware.gpu, vendor_of(hardware)
     # A shared resource does not have the vendor's name.
     shared = gpu.runtime or hardware.accelerator == "vulkan"
@@ -115,8 +115,8 @@ def resource(hardware: Hardware) -> str:
 
 
 def vendor_of(hardware: Hardware) -> Vendor:
-    """Returns the vendor of the GPUs. An accelerator that implies one takes precedence over the vendor field, which has
-    a default."""
+    """Return the vendor of the GPUs. An accelerator that implies a vendor takes precedence over the vendor field, which
+    has a default."""
     if hardware.accelerator == "rocm":
         return "amd"
     return "intel" if hardware.accelerator == "intel" else hardware.gpu.vendor
@@ -131,13 +131,13 @@ def _backend(hardware: Hardware, vendor: Vendor) -> str:
 
 
 def _amd(gpu: Gpu) -> str:
-    """Returns the backend for an AMD GPU. Vulkan needs device files under their own name, which ROCm's plugin does not
-    provide."""
+    """Return the backend for an AMD GPU: ``vulkan`` if the pod requests the GPU's device files, which Vulkan needs,
+    otherwise ``rocm``."""
     return "vulkan" if "render" in gpu.resource_name else "rocm"
 
 
 def affinity(spec: InferenceServiceSpec, gpus: Accelerators) -> Object:
-    """Returns the user's affinity and, if GPU memory is requested, a preference for nodes with enough of it."""
+    """Return the user's affinity and, if GPU memory is requested, a preference for nodes with enough of it."""
     own, memory = spec.affinity or {}, spec.resources.gpu_memory
     if not (memory and gpus.count and gpus.vendor == "nvidia"):
         return own
@@ -150,8 +150,8 @@ def affinity(spec: InferenceServiceSpec, gpus: Accelerators) -> Object:
 
 
 def _bytes(quantity: str) -> Fraction:
-    """Parses ``resources.gpuMemory``. Raises InvalidSpecError, because the definition's pattern accepts exponents
-    beyond any memory."""
+    """Return the bytes in ``resources.gpuMemory``. Raise InvalidSpecError for an exponent that is too large, because
+    the definition's pattern accepts any exponent."""
     try:
         return amount(quantity)
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""LoRAs: the LoRAAdapters that a service's engine loads, and why it does not load the others. Pure.
+"""The choice of the LoRAAdapters that a service's engine loads, and the reasons why it does not load the others. Pure.
 
-Both services (for their pods) and adapters (for their status) use this, so they agree.
+The plans of services and the status of adapters both use this module, so they always agree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from slipway.serving.wire import agent
 from slipway.serving.wire.agent import IN_PLACE, Adapter, AdapterSet
 
 OF_SERVICE, OF_NAME = "service", "name"
-"""Indexes of LoRAAdapters: the service that they name, and the service with their name in its engine."""
+"""Indexes of LoRAAdapters: by the service that they name, and by this service together with their name in its
+engine."""
 RUNTIMES = ("sglang", "vllm")
 """Runtimes whose engines load adapters at runtime."""
 ENABLED = "--enable-lora"
@@ -37,18 +38,19 @@ class Lora(msgspec.Struct, frozen=True):
 
 
 def by_service(resource: Object) -> Iterable[str]:
-    """Index function for :data:`OF_SERVICE`; empty for an adapter that names a service of another namespace."""
+    """Return the values of an adapter in the index :data:`OF_SERVICE`. The result is empty if the adapter names a
+    service of another namespace."""
     named, own = resource["spec"]["inferenceServiceRef"], key(resource).namespace
     return (_place(own, named["name"]),) if named.get("namespace", own) in ("", own) else ()
 
 
 def by_name(resource: Object) -> Iterable[str]:
-    """Index function for :data:`OF_NAME`."""
+    """Return the values of an adapter in the index :data:`OF_NAME`."""
     return (f"{service}:{resource['spec']['name']}" for service in by_service(resource))
 
 
 def of_service(world: World, service: Object) -> tuple[Lora, ...]:
-    """Returns the adapters that a service's engine should load, sorted by name."""
+    """Return the adapters that a service's engine should load, sorted by name."""
     oldest: dict[str, Object] = {}
     for one in sorted(world.list(KIND, OF_SERVICE, _place(*key(service))), key=_age):
         if not deleting(one):
@@ -58,7 +60,7 @@ def of_service(world: World, service: Object) -> tuple[Lora, ...]:
 
 
 def parse_adapter(resource: Object) -> LoRAAdapterSpec:
-    """Parses the spec of a LoRAAdapter. Raises InvalidSpecError."""
+    """Parse the spec of a LoRAAdapter. Raise InvalidSpecError if the spec is invalid."""
     try:
         return msgspec.convert(resource["spec"], LoRAAdapterSpec)
     except msgspec.ValidationError as error:
@@ -66,8 +68,8 @@ def parse_adapter(resource: Object) -> LoRAAdapterSpec:
 
 
 def check(world: World, resource: Object, service: Object | None) -> LoRAAdapterSpec:
-    """Checks an adapter. ``service``: the one that it names, if it exists. Returns its spec. Raises InvalidSpecError,
-    with the reason, if the service does not load it."""
+    """Return the spec of an adapter. Raise InvalidSpecError, with the reason, if its service does not load it.
+    ``service`` is None if the service does not exist."""
     fault = _fault(world, resource, service)
     if fault:
         raise fault
@@ -104,8 +106,8 @@ def _fault(world: World, resource: Object, service: Object | None) -> InvalidSpe
 def _find_name_conflict(
     world: World, resource: Object, service: Object, spec: LoRAAdapterSpec
 ) -> InvalidSpecError | None:
-    """Returns an error if another adapter has the name: the oldest one gets it, unless the engine starts with that
-    name."""
+    """Return an error if an adapter's name is already in use, otherwise None. The oldest adapter gets a name, unless
+    the engine starts with an adapter of that name."""
     if spec.name in started_with(service["spec"]):
         text = f"The engine of {key(service).name} already starts with an adapter {spec.name} (sglangConfig)."
         return InvalidSpecError("AdapterNameTaken", text)
@@ -122,7 +124,8 @@ def _age(resource: Object) -> tuple[int, str]:
 
 
 def started_with(spec: Object) -> frozenset[str]:
-    """Returns the names of the adapters that SGLang loads at startup, from a service's raw spec."""
+    """Return the names of the adapters that SGLang loads at startup. ``spec`` is the raw spec of a service. The result
+    is empty for other runtimes."""
     if spec.get("runtime") != "sglang":
         return frozenset()
     try:
@@ -142,31 +145,31 @@ def runtime_of(service: Object) -> str:
 
 
 def has_adapter_loader(runtime: str, loras: Iterable[Lora], arguments: Iterable[str]) -> bool:
-    """Whether the pods have a loader for adapters: there are adapters, or the engine is started with adapter
-    support."""
+    """Whether the pods of a service have a loader for adapters. They do if the service has adapters, or if
+    ``arguments`` enable adapters in its engine."""
     return runtime in RUNTIMES and (any(loras) or ENABLED in flag_names(tuple(arguments)))
 
 
 def public_name(service: str, lora: str) -> str:
-    """Returns the model ID of an adapter. SGLang splits it at the colon."""
+    """Return the model ID of an adapter, ``<service>:<lora>``. SGLang splits it at the colon."""
     return f"{service}:{lora}"
 
 
 def adapters(service: str, runtime: str, loras: Iterable[Lora], container: str) -> AdapterSet:
-    """Returns the adapters for the loaders. In vLLM an adapter's name is the whole ID, in SGLang the part after the
-    colon."""
+    """Return the adapters that the loaders of a service load. In vLLM, an adapter's name is the whole model ID. In
+    SGLang, it is the part after the colon."""
     prefix = public_name(service, "") if runtime == "vllm" else ""
     members = tuple(Adapter(f"{prefix}{one.name}", f"{IN_PLACE}{one.path}") for one in loras)
     return AdapterSet(adapters=members, prefix=prefix, container=container)
 
 
 def selector(lora: str) -> dict[str, str]:
-    """Returns the labels of pods that have the adapter loaded."""
+    """Return the labels of the pods that have loaded an adapter."""
     return {f"{agent.SERVING_LABEL}{lora}": agent.SERVING}
 
 
 def rivals_of(change: Change, listers: Listers) -> Iterable[Object]:
-    """Returns the other adapters with the same service and name that an adapter has or had."""
+    """Return the other adapters with the service and name that a changed adapter has or had."""
     places = {place for state in change[:2] if state for place in by_name(state)}
     return [one for place in places for one in listers.list(KIND, OF_NAME, place) if key(one) != change.key]
 

@@ -1,6 +1,7 @@
-"""Pools: an InferenceService's membership in a ModelPool. Pure.
+"""The membership of an InferenceService in a ModelPool. Pure.
 
-A pool's status, which only the controller writes, names the member with the slot. Members read it there.
+The status of a pool, which only the controller writes, names the member with the slot. The plans of the members read
+this status.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from slipway.spelling import did_you_mean
 MEMBERS = "members"
 """Index of ModelPools: ``namespace/name`` of each service that a pool names."""
 MEMBER_PODS = "member-pods"
-"""Index of ModelPools like :data:`MEMBERS`, but with the pod label of the services, which is shorter than a long
-name."""
+"""Index of ModelPools: ``namespace/label`` of each service that a pool names. ``label`` is the label of the service's
+pods, which is shorter than a long name."""
 GRANTED = "SlotGranted"
-"""Condition of a member: whether it has the slot."""
+"""Type of a member's condition: whether the member has the slot."""
 ALLOCATED = "SlotAllocated"
-"""Condition of a ModelPool: whether a member has the slot."""
+"""Type of a ModelPool's condition: whether a member has the slot."""
 UNDECIDED = "PoolUndecided"
 ABLE = frozenset({"Granted", "Asleep", UNDECIDED})
-"""Reasons of SlotGranted for services that run if they have the slot."""
+"""Reasons of SlotGranted for services that run once they have the slot."""
 PASSED_THROUGH = ABLE | {"SwitchedOff"}
-"""Reasons of SlotGranted in normal operation, which cause no Events."""
+"""Reasons of SlotGranted that occur in normal operation and cause no Events."""
 MOST_SECONDS = 86400
 IN_POOL = "a member of a ModelPool has one replica while it has the slot"
 
@@ -47,34 +48,34 @@ class Membership(NamedTuple):
     nodes: Mapping[str, str]
     """Labels of the nodes with the slot."""
     wait_seconds: int
-    """How long requests wait for the service."""
+    """Maximum seconds for which requests wait for the service; 0: as for any other model."""
 
 
 def by_member(pool: Object) -> Iterable[str]:
-    """Index function for ``MEMBERS``. A terminating pool has no members."""
+    """Return the values of a pool in the index :data:`MEMBERS`. A pool that is being deleted has none."""
     return [] if deleting(pool) else [f"{key(pool).namespace}/{name}" for name in member_names(pool)]
 
 
 def by_member_pods(pool: Object) -> Iterable[str]:
-    """Index function for ``MEMBER_PODS``."""
+    """Return the values of a pool in the index :data:`MEMBER_PODS`. A pool that is being deleted has none."""
     labels = dict.fromkeys(map(label_value, member_names(pool)))
     return [] if deleting(pool) else [f"{key(pool).namespace}/{label}" for label in labels]
 
 
 def member_names(pool: Object) -> tuple[str, ...]:
-    """Returns the services that a pool names, each once."""
+    """Return the names of the services that a pool names, without duplicates."""
     names = (str(member["inferenceServiceRef"].get("name", "")) for member in pool["spec"].get("members") or ())
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def pool_of(listers: Listers, service: Key) -> Object | None:
-    """Returns the oldest pool that names the service, if any. The cost does not depend on the number of other pools."""
+    """Return the oldest pool that names a service, or None. The cost does not depend on the number of other pools."""
     return next(iter(listers.oldest(KIND, MEMBERS, str(service), 1)), None)
 
 
 def membership(pool: Object | None, service: str, *, runs: bool) -> Membership | None:
-    """Returns what the ``pool`` of a service means for it. None: there is none, or none yet. ``runs``: whether the
-    service already has replicas."""
+    """Return the effects of ``pool`` on the service, or None if there is no pool or it has no effect yet. ``runs``
+    means that the service already has replicas."""
     if pool is None or (not decided(pool) and (runs or not is_valid(pool))):
         return None
     slot = slot_of(pool)
@@ -84,13 +85,13 @@ def membership(pool: Object | None, service: str, *, runs: bool) -> Membership |
 
 
 def decided(pool: Object) -> bool:
-    """Whether the status names the holder of the slot. Until then, running members continue as if they had no pool, and
-    the others do not start if the pool is valid."""
+    """Whether the status of a pool names the holder of the slot. Until then, running members continue as if they had no
+    pool, and the others do not start if the pool is valid."""
     return find(pool, ALLOCATED) is not None
 
 
 def slot_of(pool: Object) -> Slot:
-    """Returns the slot in the pool's status."""
+    """Return the state of the slot in the status of a pool."""
     status = pool.get("status") or {}
     since = status.get("residentSince")
     return Slot(
@@ -101,8 +102,9 @@ def slot_of(pool: Object) -> Slot:
 
 
 def granted(pool: Object, membership: Membership | None, obstacle: str, *, off: bool) -> Condition:
-    """Returns the condition of a member, which its pool also reads. ``obstacle``: why the service would not start with
-    the slot. ``off``: whether its own spec requests zero replicas."""
+    """Return the condition SlotGranted of a member, which its pool also reads. ``obstacle`` is the reason why the
+    service would not start with the slot; empty: it would start. ``off`` means that the service's own spec requests
+    zero replicas."""
     name = key(pool).name
     if membership and membership.awake:
         return Condition(GRANTED, "True", "Granted", f"The service has the slot of the ModelPool {name}.")
@@ -120,7 +122,7 @@ def granted(pool: Object, membership: Membership | None, obstacle: str, *, off: 
 
 
 def parse_pool(pool: Object) -> ModelPoolSpec:
-    """Parses the spec of a ModelPool. Raises InvalidSpecError."""
+    """Parse the spec of a ModelPool. Raise InvalidSpecError if the spec is invalid."""
     try:
         spec = msgspec.convert(pool["spec"], ModelPoolSpec)
     except msgspec.ValidationError as error:
@@ -143,7 +145,8 @@ def is_valid(pool: Object) -> bool:
 
 
 def budget(spec: ModelPoolSpec) -> float:
-    """Returns the seconds that requests wait for a member. Raises InvalidSpecError."""
+    """Return the maximum seconds for which requests wait for a member. Raise InvalidSpecError if the swap budget is
+    invalid."""
     try:
         seconds = parse_duration(spec.swap_budget)
     except ValueError as error:
@@ -155,7 +158,8 @@ def budget(spec: ModelPoolSpec) -> float:
 
 
 def _wait_seconds(pool: Object) -> int:
-    """Returns the same for a pool that may be invalid. 0: the limit of any other model."""
+    """Return the maximum seconds for which requests wait for a member. Return 0 if the pool is invalid: requests then
+    wait as for any other model."""
     try:
         return int(budget(parse_pool(pool)))
     except InvalidSpecError:

@@ -1,16 +1,17 @@
-"""Quotas: which services may have GPUs now, and which wait until others release some. Pure.
+"""GPU quotas: which services may have GPUs now, and which wait until others release some. Pure.
 
-A service's share is defined by its own status, which only the controller can write: ``gpus`` that are granted,
-``reserved`` ones that it will get, and ``requested`` ones. Sums are computed from an index with an entry for each
-binary digit, so their cost does not depend on the number of services.
+A service's own status, which only the controller can write, defines its share: the ``gpus`` that it has, the
+``reserved`` GPUs that it will get, and the ``requested`` GPUs. Sums are computed from an index with an entry for each
+binary digit of a share, so their cost does not depend on the number of services.
 
-Several workers decide concurrently, each with its view of the caches. So a service first reserves GPUs in its status.
-Once the reservation is visible in the cache and the sum still fits, they are granted in the status, and once that is
-visible, the service starts. All workers share one cache, in which one of two reservations comes second: the service
-that made it sees both. If there are too many, the first in the queue keeps its reservation and waits for the others to
-give theirs up. The queue is sorted by priority, then by age, and services that need fewer GPUs do not overtake others.
+Several workers decide concurrently, so a service gets GPUs in three steps. First it reserves them in its status. Once
+the reservation is visible in the cache and the sum still fits, the status grants them. Once the grant is visible, the
+service starts. All workers share one cache, so one of two concurrent reservations arrives second, and the worker that
+made it sees both. If both together exceed the quota, the service that is first in the queue keeps its reservation, and
+waits until the others give up theirs. The queue is sorted by priority, then by age. A service does not overtake others
+because it needs fewer GPUs.
 
-A service that can never get what it requests, or cannot start for another reason, is not in the queue.
+A service is not in the queue if it can never get the GPUs that it requests, or if it cannot start for another reason.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ NAMESPACES = metadata_of(NAMESPACE)
 COVERS = "covers"
 """Index of GPUQuotas: the namespace that a quota covers; empty for quotas that select by labels."""
 TAKEN, WAITING, DENIED, RESERVED = "taken", "waiting", "denied", "reserved"
-"""Indexes of InferenceServices: the binary digits of their usage in each quota; the quotas that have not granted
-everything; those among them without a reservation for the service; and those with one."""
+"""Indexes of InferenceServices. ``TAKEN``: the binary digits of their share in each quota. ``WAITING``: the quotas that
+they wait for. ``DENIED`` and ``RESERVED``: the quotas that they wait for without or with a reservation."""
 DIGITS = 16
-"""Number of binary digits for the usage of one service: 8 GPUs of 100 replicas need ten."""
+"""Maximum binary digits of the share of one service. 100 replicas with 8 GPUs each need ten."""
 PRIORITY_TOO_LOW = "PriorityTooLow"
 OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
 
@@ -45,11 +46,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     names: tuple[str, ...] = ()
     """Names of the quotas, ``namespace/name``."""
     gpus: int = 0
-    """GPUs that it has."""
+    """Number of GPUs that the service has."""
     reserved: int = 0
-    """GPUs that it will get, unless there turn out to be too few."""
+    """Number of GPUs that the service will get, unless its reservation exceeds the quota."""
     requested: int = msgspec.field(default=0, name="wanted")
-    """GPUs that it requests; more than ``gpus`` while it is in the queue."""
+    """Number of GPUs that the service requests. Greater than ``gpus`` while it is in the queue."""
 
     @property
     def taken(self) -> int:
@@ -60,17 +61,18 @@ class Verdict(msgspec.Struct, frozen=True):
     """Whether a service may have the GPUs that it requests."""
 
     record: Record
-    """The record to write to its status."""
+    """The record to write to the status of the service."""
     waits: tuple[str, str] | None = None
-    """Reason and message, if it must wait."""
+    """Reason and message if the service must wait; None: it may start."""
 
 
 class InvalidSelectorError(ValueError):
-    """A quota's selector is not valid."""
+    """An error for a quota with an invalid selector."""
 
 
 def record_of(service: Object) -> Record:
-    """Returns the record in a service's status; an empty one if it is missing or was not written by the controller."""
+    """Return the record in a service's status. It is empty if the status has none, or if another writer made it
+    invalid."""
     try:
         return msgspec.convert((service.get("status") or {}).get("quota") or {}, Record)
     except msgspec.ValidationError:
@@ -78,51 +80,54 @@ def record_of(service: Object) -> Record:
 
 
 def by_taken(service: Object) -> Iterable[str]:
-    """Index function for :data:`TAKEN`."""
+    """Return the values of a service in the index :data:`TAKEN`: each of its quotas with each binary digit of its
+    share."""
     record = record_of(service)
     digits = [digit for digit in range(DIGITS) if record.taken >> digit & 1]
     return [_digit(name, digit) for name in record.names for digit in digits]
 
 
 def by_waiting(service: Object) -> Iterable[str]:
-    """Index function for :data:`WAITING`."""
+    """Return the values of a service in the index :data:`WAITING`: the quotas that it waits for."""
     record = record_of(service)
     return () if deleting(service) or record.requested <= record.gpus else record.names
 
 
 def by_denied(service: Object) -> Iterable[str]:
-    """Index function for :data:`DENIED`."""
+    """Return the values of a service in the index :data:`DENIED`: the quotas that it waits for without a
+    reservation."""
     record = record_of(service)
     return () if deleting(service) or record.requested <= record.taken else record.names
 
 
 def by_reserved(service: Object) -> Iterable[str]:
-    """Index function for :data:`RESERVED`."""
+    """Return the values of a service in the index :data:`RESERVED`: the quotas that it waits for with a reservation."""
     record = record_of(service)
     return () if deleting(service) or record.requested <= record.gpus or not record.reserved else record.names
 
 
 def by_namespace_ref(quota: Object) -> Iterable[str]:
-    """Index function for :data:`COVERS`. A quota that neither names nor selects a namespace covers none."""
+    """Return the value of a quota in the index :data:`COVERS`. The result is empty if the quota neither names nor
+    selects a namespace."""
     spec = quota["spec"]
     namespace = spec.get("namespaceRef", "")
     return (namespace,) if namespace or spec.get("selector") is not None else ()
 
 
 def used(listers: Listers, quota: str) -> int:
-    """Returns the number of GPUs of a quota (``namespace/name``) that services have or are about to get."""
+    """Return the number of GPUs of a quota (``namespace/name``) that services have or have reserved."""
     return sum(listers.count(INFERENCE_SERVICE, TAKEN, _digit(quota, digit)) << digit for digit in range(DIGITS))
 
 
 def covering(listers: Listers, namespace: str) -> list[Object]:
-    """Returns the quotas that cover a namespace, sorted by name."""
+    """Return the quotas that cover a namespace, sorted by name."""
     named = listers.list(KIND, COVERS, namespace) if namespace else ()
     by_labels = [one for one in listers.list(KIND, COVERS, "") if covers(listers, one, namespace)]
     return sorted([*named, *by_labels], key=key)
 
 
 def covers(listers: Listers, quota: Object, namespace: str) -> bool:
-    """Whether a quota that selects by labels covers a namespace."""
+    """Whether a quota that selects by labels covers a namespace. An invalid selector covers none."""
     resource = listers.get(NAMESPACES, Key("", namespace))
     try:
         return resource is not None and chosen(requirements(quota), labels(resource))
@@ -131,7 +136,8 @@ def covers(listers: Listers, quota: Object, namespace: str) -> bool:
 
 
 def requirements(quota: Object) -> Sequence[Requirement]:
-    """Returns the quota's requirements for namespaces. Raises InvalidSelectorError."""
+    """Return a quota's requirements for the labels of namespaces. Raise InvalidSelectorError if its selector is
+    invalid."""
     if not list(by_namespace_ref(quota)):
         raise InvalidSelectorError("it selects no namespace")
     try:
@@ -152,23 +158,23 @@ def requirements(quota: Object) -> Sequence[Requirement]:
 
 
 def count_granted(service: Object, running: int) -> int:
-    """Returns the GPUs that a service may use without a new decision. ``running``: the GPUs that its pods hold, which
-    count if the service is older than the quota."""
+    """Return the number of GPUs that a service may use without a new decision. It is ``running``, the number of GPUs
+    that its pods hold, if the service is older than the quota."""
     before = record_of(service)
     return before.gpus if before.names else running
 
 
 def record_while_blocked(world: World, running: int) -> Record:
-    """Returns the record of a service that cannot start: it keeps its GPUs, and none are reserved. ``running``: see
-    :func:`count_granted`."""
+    """Return the record of a service that cannot start. The service keeps the GPUs that it may use, and reserves none.
+    ``running`` is the number of GPUs that its pods hold."""
     names, gpus = _names(_quotas(world)), count_granted(world.resource, running)
     return Record(names=names, gpus=gpus, requested=gpus) if names else Record()
 
 
 def judge(world: World, gpus: int, running: int, priority: int, *, starts: bool = False) -> Verdict:
-    """Decides whether a service, which is otherwise able to start, may have ``gpus``. ``running``: see
-    :func:`count_granted`; ``priority``: as a number; ``starts``: whether it gets its first pods, if it needs no
-    GPUs."""
+    """Decide whether a service that could otherwise start may have ``gpus`` GPUs. ``running`` is the number of GPUs
+    that its pods hold, ``priority`` is the value of its priority, and ``starts`` means that it starts its first pods
+    without GPUs."""
     service, listers = world.resource, world.listers
     covered = _quotas(world)
     if not covered:
@@ -193,7 +199,7 @@ def judge(world: World, gpus: int, running: int, priority: int, *, starts: bool 
 
 
 def _quotas(world: World) -> list[Object]:
-    """Returns the quotas that cover the service."""
+    """Return the quotas that cover the namespace of the service and are not being deleted."""
     return [one for one in covering(world.listers, key(world.resource).namespace) if not deleting(one)]
 
 
@@ -207,7 +213,7 @@ def _set_aside(record: Record) -> Verdict:
 
 
 def _reservation_fits(listers: Listers, quota: Object, service: Object, priority: int) -> bool:
-    """Whether a reservation fits once those behind it in the queue have been given up."""
+    """Whether the reservation of a service fits once the reservations behind it in the queue have been given up."""
     name, own = str(key(quota)), place(service, priority)
     behind = (other for other, at in _queue(listers, name, RESERVED) if key(other) != key(service) and at > own)
     return used(listers, name) - sum(record_of(other).reserved for other in behind) <= _limit(quota)
@@ -231,7 +237,8 @@ def _too_small(quotas: Iterable[Object], gpus: int) -> tuple[str, str] | None:
 
 
 def _has_room(listers: Listers, quota: Object, service: Object, record: Record, before: Record, priority: int) -> bool:
-    """Whether there is room for a service's further request, and for all requests before it in the queue."""
+    """Whether a quota has enough free GPUs for the request of a service, and for all requests before it in the
+    queue."""
     name, own = str(key(quota)), place(service, priority)
     taken = before.taken if name in before.names else 0
     room = _limit(quota) - used(listers, name) + taken - record.requested
@@ -242,7 +249,8 @@ def _has_room(listers: Listers, quota: Object, service: Object, record: Record, 
 
 
 def _queue(listers: Listers, quota: str, index: str = WAITING) -> list[tuple[Object, Place]]:
-    """Returns the services that wait for a quota."""
+    """Return the services that wait for a quota, each with its place in the queue, unsorted. The index ``RESERVED``
+    restricts them to services with a reservation."""
     return [(one, place(one, priority_of(one))) for one in listers.list(INFERENCE_SERVICE, index, quota)]
 
 
@@ -271,7 +279,7 @@ def _digit(quota: str, digit: int) -> str:
 
 
 def next_in(listers: Listers, quota: str) -> list[Key]:
-    """Returns the services whose turn may have come: as many from the head of the quota's queue as fit. Services with a
+    """Return the services that may get GPUs of a quota now: as many from the head of its queue as fit. Services with a
     reservation are always included, because they may have to give it up."""
     namespace, _slash, name = quota.partition("/")
     gpu_quota = listers.get(KIND, Key(namespace, name))
@@ -287,7 +295,7 @@ def next_in(listers: Listers, quota: str) -> list[Key]:
 
 
 def enqueue_next(change: Change, listers: Listers) -> Iterable[Key]:
-    """Enqueues the services that may be next, because another service released GPUs or changed its place in the
+    """Return the services that may get GPUs next, because another service released GPUs or changed its place in the
     queue."""
     before, now = _records(change)
     released = now.taken < before.taken or now.reserved < before.reserved or set(before.names) - set(now.names)
@@ -296,13 +304,14 @@ def enqueue_next(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _records(change: Change) -> tuple[Record, Record]:
-    """Returns the records of a service before and after; empty if there is none."""
+    """Return the records of a service before and after a change. A record is empty if the service did not or does not
+    exist."""
     before, now = (record_of(state) if state else Record() for state in (change.old, change.new))
     return before, now
 
 
 def _is_queue_changed(change: Change, before: Record, now: Record) -> bool:
-    """Whether a service moved in the queue, requests less, or left it."""
+    """Whether a service in the queue moved, left the queue, or now requests fewer GPUs."""
     old, new = change.old, change.new
     if old is None or not list(by_waiting(old)):
         return False
@@ -312,7 +321,7 @@ def _is_queue_changed(change: Change, before: Record, now: Record) -> bool:
 
 
 def quotas_of(change: Change, _listers: Listers) -> Iterable[Key]:
-    """Returns the quotas whose usage by a service has changed, or for which it has begun or stopped waiting."""
+    """Return the quotas whose use by a service has changed, or for which the service has begun or stopped waiting."""
     before, now = _records(change)
     if before == now:
         return ()

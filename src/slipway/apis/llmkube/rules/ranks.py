@@ -1,7 +1,7 @@
-"""Ranks: the processes that an engine starts, each of which needs a GPU of its pod. Pure.
+"""The ranks of an engine: processes that each need a GPU of its pod. Pure.
 
-Their number is the product of the command line's values for several kinds of parallelism, from the API's settings or
-the author's arguments.
+The number of ranks is the product of the sizes of several kinds of parallelism. The command line sets these sizes, from
+the API's settings or the author's arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Axis(NamedTuple):
 
     flags: tuple[str, ...]
     field: str = ""
-    """Field of the spec; empty: none."""
+    """Path of the field in the spec; empty: there is none."""
 
 
 TENSOR = "tensor_parallel_size"
@@ -36,13 +36,13 @@ AXES: Mapping[str, Sequence[Axis]] = {
     ),
     "tgi": (Axis(("--num-shard",)),),
 }
-"""Runtime -> the kinds of parallelism that it multiplies, tensor parallelism first."""
+"""Runtime -> the kinds of parallelism whose sizes are multiplied, tensor parallelism first."""
 EXPERTS = Axis(("--ep-size", "--ep", "--expert-parallel-size"), "sglangConfig.expertParallelSize")
-"""Experts are distributed over the ranks of tensor parallelism."""
+"""Expert parallelism. It distributes experts over the ranks of tensor parallelism, so it adds no ranks."""
 WITHIN = {"--dp-size": "--enable-dp-attention"}
-"""Kind -> the flag that makes its ranks part of tensor parallelism."""
+"""First flag of a kind of parallelism -> the flag that makes its ranks part of tensor parallelism."""
 PLACES = ("spec.vllmConfig.", "spec.sglangConfig.", "spec.extraArgs -")
-"""Beginnings of the messages of faults."""
+"""Prefixes of the messages with which a service is rejected for its number of ranks."""
 ELSEWHERE = frozenset(
     (
         *("--nnodes", "-n", "--data-parallel-size-local", "-dpl", "--data-parallel-address", "-dpa"),
@@ -50,14 +50,14 @@ ELSEWHERE = frozenset(
         *("--data-parallel-hybrid-lb", "-dph", "--data-parallel-external-lb", "-dpe"),
     )
 )
-"""Flags with which some of the ranks are in other pods."""
+"""Flags that place some of the ranks in other pods."""
 BACKENDS = frozenset(("--distributed-executor-backend", "--data-parallel-backend", "-dpb"))
-"""Flags that put ranks in other pods if their value is ``ray``."""
+"""Flags that place ranks in other pods if their value is ``ray``."""
 
 
 def fault(runtime: str, args: Sequence[str], extra: Sequence[str], gpus: int) -> str | None:
-    """Returns why the GPUs of a pod do not suffice for an engine with this command line; None if they do, or that is
-    unknown. ``extra``: the author's own arguments."""
+    """Return the reason why a pod has too few GPUs for the command line ``args`` of an engine. Return None if it has
+    enough, or if that is unknown. ``extra`` contains the author's own arguments."""
     flags = flag_names(args)
     if not gpus or flags & ELSEWHERE or any(flag in BACKENDS and text == "ray" for flag, text in _pairs(args)):
         return None
@@ -73,7 +73,8 @@ def fault(runtime: str, args: Sequence[str], extra: Sequence[str], gpus: int) ->
 
 
 def tensor(runtime: str, launch: Launch) -> int:
-    """Returns the GPUs for tensor parallelism if the author sets none: the pod's GPUs divided by the other kinds."""
+    """Return the default size of tensor parallelism: the pod's GPUs divided by the sizes of the other kinds. Return 0
+    without GPUs."""
     flags = flag_names(launch.extra_args)
     settings = {"sglang": {"--dp-size": launch.settings.get("data_parallel_size", 1)}}.get(runtime, {})
     others = (
@@ -83,7 +84,8 @@ def tensor(runtime: str, launch: Launch) -> int:
 
 
 def value(args: Sequence[str], flags: Sequence[str], usual: object = 1) -> int:
-    """Returns the value of the last of these flags; ``usual`` if there is none, 1 if it is not a positive number."""
+    """Return the value of the last of these flags in ``args``, or ``usual`` if there is none. An invalid value counts
+    as 1."""
     for flag, argument in reversed(list(_pairs(args))):
         if flag in flags:
             usual = argument
@@ -109,6 +111,6 @@ def _axes(runtime: str, flags: frozenset[str]) -> list[Axis]:
 
 
 def _name(axis: Axis, extra: Sequence[str]) -> str:
-    """Returns the axis under the name that its author used."""
+    """Return the name of an axis for messages: the flag that the author used, otherwise the field of the spec."""
     own = next((flag for flag in axis.flags if flag in flag_names(extra)), "")
     return f"extraArgs {own}" if own or not axis.field else axis.field

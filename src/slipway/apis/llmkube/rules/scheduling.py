@@ -1,7 +1,7 @@
-"""Scheduling: priorities of services, and their order when there are not enough accelerators for all. Pure.
+"""The priorities of services, and their order when there are not enough accelerators for all. Pure.
 
-The scheduler decides; this predicts its decision: by priority, then by age. Services that wait for different resources
-do not block each other.
+The Kubernetes scheduler decides. This module predicts its decision: by priority, then by age. Services that wait for
+different resources do not block each other.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from slipway.serving.pods.policies import priority_class
 
 WAITING = "WaitingForGPU"
 WAITS_FOR, RANKED, PRIORITY = "waits", "ranked", "priority"
-"""Indexes of waiting InferenceServices: the accelerator, the accelerator with their priority, and the priority."""
+"""Indexes of the InferenceServices that wait for an accelerator: by accelerator, by accelerator and priority, and by
+priority."""
 VALUES: dict[Priority, int] = {"critical": 1000000, "high": 100000, "normal": 10000, "low": 1000, "batch": 100}
 INSUFFICIENT = re.compile(r"Insufficient ([A-Za-z0-9._/-]*[A-Za-z0-9])")
-"""The scheduler's message for resources of which nodes have too little."""
+"""Part of a message of the scheduler that names a resource of which nodes have too little."""
 UNREACHABLE_VOLUME = re.compile(r"volume node affinity conflict")
 
 
@@ -31,17 +32,17 @@ def class_name(priority: Priority) -> str:
 
 
 def own_class(priority: Priority, *, preempts: bool) -> Object:
-    """Returns the cluster-scoped PriorityClass of a priority, to create if it is missing. ``preempts``: whether its
-    pods may evict others, including those of other teams, as in the original; batch never does."""
+    """Return the PriorityClass to create for a priority. ``preempts`` lets its pods evict other pods, including pods of
+    other teams, as in the original. Pods of the priority batch never evict others."""
     text = f"InferenceServices with priority {priority}."
     return priority_class(class_name(priority), VALUES[priority], text, preempts=preempts and priority != "batch")
 
 
 class Scheduling(msgspec.Struct, frozen=True):
-    """Why the scheduler finds no node."""
+    """Why the scheduler finds no node for a pod."""
 
     status: str
-    """The status: InsufficientGPU, InsufficientResources, UnbindableModelCache, or the scheduler's reason."""
+    """InsufficientGPU, InsufficientResources, UnbindableModelCache, or the reason that the scheduler reports."""
     message: str
     """The scheduler's message."""
     resource: str = ""
@@ -49,15 +50,15 @@ class Scheduling(msgspec.Struct, frozen=True):
 
 
 def scheduling_of_oldest(pods: Sequence[Object], resource: str) -> Scheduling | None:
-    """Returns why the scheduler finds no node for the oldest pod for which it reports that; None if there is none.
-    ``resource``: the accelerator that the pods request, if any."""
+    """Return why the scheduler finds no node for the oldest pending pod, or None if it has reported that for no pod.
+    ``resource`` is the accelerator that the pods request; empty: none."""
     states = (scheduling_of(pod, resource) for pod in sorted(pods, key=created_unix))
     return next((one for one in states if one), None)
 
 
 def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
-    """Returns why the scheduler finds no node for a pod; None if it has not reported that, or the pod is being deleted.
-    ``resource``: the accelerator that the pod requests, if any."""
+    """Return why the scheduler finds no node for a pod, or None if the scheduler has not reported that or the pod is
+    being deleted. ``resource`` is the accelerator that the pod requests; empty: none."""
     conditions = pod.get("status", {}).get("conditions") or ()
     condition: Object = next((one for one in conditions if one["type"] == "PodScheduled"), {})
     if condition.get("status") != "False" or deleting(pod):
@@ -66,7 +67,7 @@ def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
 
 
 def has_node(pod: Object) -> bool:
-    """Whether the pod is scheduled."""
+    """Whether the scheduler has assigned a pod to a node."""
     conditions = pod.get("status", {}).get("conditions") or ()
     return any(one["type"] == "PodScheduled" and one["status"] == "True" for one in conditions)
 
@@ -81,10 +82,10 @@ def _classify(message: str, reason: str, resource: str) -> Scheduling:
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
-    """The position of a service in a queue: smaller comes first."""
+    """The place of a service in a queue. Smaller places come first."""
 
     precedence: int
-    """Its negated priority."""
+    """Negated value of the service's priority."""
     created: int
     namespace: str
     name: str
@@ -95,8 +96,8 @@ def place(resource: Object, priority: int) -> Place:
 
 
 def position(world: World, priority: int, resource: str) -> int:
-    """Returns the service's position among all that wait for the same resource, from 1. The cost does not depend on
-    their number."""
+    """Return the position of a service among all services that wait for the same resource, counted from 1. The cost
+    does not depend on the number of services."""
     listers, before = world.listers, 0
     service = listers.get(KIND, key(world.resource))
     own = by_rank(service) if service else ()
@@ -110,9 +111,9 @@ def position(world: World, priority: int, resource: str) -> int:
 
 
 def enqueue_behind(change: Change, listers: Listers) -> Iterable[Key]:
-    """Enqueues the services whose position depends on this change of a service: those behind it in a queue that it
-    joins or leaves, or in which it moves. New accelerators need no event here, because the scheduler updates the
-    waiting pods."""
+    """Yield the services whose position depends on a change of another service: the services behind it in a queue that
+    it joins or leaves, or in which it moves. New accelerators need no event here, because the scheduler then updates
+    the waiting pods."""
     before, after = (_queued(state) if state else {} for state in (change.old, change.new))
     if before == after:
         return
@@ -124,25 +125,27 @@ def enqueue_behind(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _queued(service: Object) -> dict[str, Place]:
-    """Returns resource -> place in its queue; empty if the service does not wait, or is being deleted."""
+    """Return the place of a service in the queue of the resource that it waits for, by resource. The result is empty if
+    the service does not wait or is being deleted."""
     if deleting(service):
         return {}
     return {resource: place(service, priority_of(service)) for resource in by_resource(service)}
 
 
 def by_resource(service: Object) -> Iterable[str]:
-    """Index function for :data:`WAITS_FOR`."""
+    """Return the value of a service in the index :data:`WAITS_FOR`: the accelerator that it waits for, if any."""
     text = str((service.get("status") or {}).get("waitingFor", ""))
     return (text.partition(":")[0],) if text else ()
 
 
 def by_rank(service: Object) -> Sequence[str]:
-    """Index function for :data:`RANKED`."""
+    """Return the value of a service in the index :data:`RANKED`: the accelerator that it waits for, if any, and its
+    priority."""
     return [_rank(resource, priority_of(service)) for resource in by_resource(service) if not deleting(service)]
 
 
 def by_priority(service: Object) -> Iterable[str]:
-    """Index function for :data:`PRIORITY`."""
+    """Return the value of a service in the index :data:`PRIORITY`: its priority, if it waits for an accelerator."""
     return [str(priority_of(service)) for _resource in by_resource(service)]
 
 
@@ -151,7 +154,8 @@ def _rank(resource: str, priority: int) -> str:
 
 
 def priority_of(service: Object) -> int:
-    """Returns the priority in its status."""
+    """Return the value of the priority in a service's status. If it is missing, return the value of the priority
+    ``normal``."""
     return int((service.get("status") or {}).get("effectivePriority", VALUES["normal"]))
 
 

@@ -1,7 +1,7 @@
-"""Service settings: the typed fields of an InferenceService, under the names in the engines' tables. Pure.
+"""The typed fields of an InferenceService, as settings with the names in the engines' tables. Pure.
 
-A setting has the name of its field, ``context_size``. In a block of the spec it has the block's name as a prefix,
-``rope_scaling_type``, except in the blocks that only one runtime has.
+A setting has the name of its field, such as ``context_size``. If the field is in a block of the spec, the name of the
+block is a prefix, as in ``rope_scaling_type``. Blocks that only one runtime uses add no prefix.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ BEFORE = {
     "context_length": "context_size",
     "max_running_requests": "parallel_slots",
 }
-"""Field -> the field over which it takes precedence, because both set the same thing."""
+"""Field -> the field that it overrides, because both have the same effect."""
 
 
 def explicit_settings(spec: InferenceServiceSpec) -> tuple[ExplicitSetting, ...]:
-    """Returns all fields that are set and that the runtime might use, without those of other runtimes' blocks."""
+    """Return all fields of a spec that are set and that its runtime may use. Blocks of other runtimes are omitted."""
     own = BLOCKS.get(spec.runtime, "")
     settings = _index_by_setting(spec)
     if own == BLOCKS["sglang"] and spec.sglang_config.lora_adapters:
@@ -58,7 +58,8 @@ def explicit_settings(spec: InferenceServiceSpec) -> tuple[ExplicitSetting, ...]
 
 
 def overridden_fields(spec: InferenceServiceSpec) -> dict[str, str]:
-    """Returns field of every runtime -> field of this runtime's own block that takes precedence."""
+    """Return the general fields that a field in the runtime's own block overrides, each with the path of the overriding
+    field."""
     settings = _index_by_setting(spec)
     pairs = [
         (settings[plain].field, settings[name].field)
@@ -69,7 +70,8 @@ def overridden_fields(spec: InferenceServiceSpec) -> dict[str, str]:
 
 
 def fields_of_other_runtimes(spec: InferenceServiceSpec, raw_spec: Object) -> tuple[str, ...]:
-    """Returns the set fields that belong to another runtime. ``raw_spec``: the raw spec of the resource."""
+    """Return the names of the set fields that belong to another runtime. ``raw_spec`` is the spec before it is
+    parsed."""
     fields = [block for runtime, block in BLOCKS.items() if runtime != spec.runtime and raw_spec.get(block)]
     if spec.args and spec.runtime != "generic":
         fields.append("args")
@@ -83,8 +85,8 @@ def fields_of_other_runtimes(spec: InferenceServiceSpec, raw_spec: Object) -> tu
 
 
 def adapters_of(config: SglangConfig) -> tuple[str, ...]:
-    """Returns SGLang's LoRA adapters, each ``<name>=<path>`` or JSON. If two have the same name, the one with its own
-    fields counts."""
+    """Return SGLang's LoRA adapters, each as ``<name>=<path>`` or JSON. If ``loraAdapters`` and ``loraModules`` have an
+    adapter of the same name, ``loraAdapters`` takes precedence."""
     named = {one.name: f"{one.name}={one.path}" for one in config.lora_adapters}
     others = (text for text in config.lora_modules if text.partition("=")[0] not in named)
     return (*others, *named.values())
@@ -95,7 +97,8 @@ def _index_by_setting(spec: InferenceServiceSpec) -> dict[str, ExplicitSetting]:
 
 
 def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> Iterator[ExplicitSetting]:
-    """Yields the fields that are set in a part of the spec. ``own``: the block of only this runtime, at ``place``."""
+    """Yield the fields that are set in a part of the spec at the path ``place``. ``own`` is the path of the runtime's
+    own block, and ``prefix`` is the beginning of the settings' names."""
     for field in _fields(type(part)):
         value, path, name = getattr(part, field.name), f"{place}{field.encode_name}", f"{prefix}{field.name}"
         if isinstance(value, msgspec.Struct):
@@ -108,5 +111,5 @@ def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> It
 
 @cache
 def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Returns a struct's fields. Cached, because msgspec evaluates all annotations at each call."""
+    """Return a struct's fields. The result is cached, because msgspec evaluates all annotations at each call."""
     return msgspec.structs.fields(struct)

@@ -1,12 +1,13 @@
-"""Slots: which member of a ModelPool has the slot, and when it passes to another member. Pure.
+"""The slot of a ModelPool: which member has it, and when it passes to another member. Pure.
 
-At most one member has replicas. It keeps the slot until requests wait for another member. Then it leaves the slot as
-soon as it has been idle for a moment. If it keeps getting requests, it leaves after a turn, and only to members that
-have waited for a turn. Members take turns in the order of the spec, so each waiting member gets the slot after one turn
-of each other member, however many requests the others get.
+Only the member with the slot has replicas. It keeps the slot until requests wait for another member. Then it gives up
+the slot as soon as it has been idle for a moment. If it keeps getting requests, it gives up the slot after a turn, and
+only to members that have waited for a turn. Members take turns in the order of the spec. A waiting member therefore
+gets the slot after at most one turn of each other member, however many requests the others get.
 
-A swap has two steps, and each one is in the status before anything follows from it. First the status names the next
-member, and no member may have replicas. When the pods of all others are gone, the status gives the slot to that member.
+A swap has two steps, and the status records each step before it takes effect. First the status names the next member,
+and no member may have replicas. When the pods of all other members are gone, the status gives the slot to the next
+member.
 """
 
 from __future__ import annotations
@@ -16,60 +17,61 @@ from collections.abc import Sequence
 import msgspec
 
 LEAST_SECONDS = 10.0
-"""How long a member keeps the slot at least after it begins to answer, because its waiting requests take a moment to
-arrive."""
+"""Minimum seconds for which a member keeps the slot after it begins to answer, because its waiting requests take a
+moment to arrive."""
 IDLE_SECONDS = 2.0
-"""How long a member must be without requests to count as idle, because a client that sends one after another leaves
+"""Seconds without requests after which a member is idle. A client that sends one request after another leaves shorter
 gaps."""
 TURNS = 5
-"""Number of turns in a swap budget. A request that waits for one turn must also be able to wait while the model
-loads."""
+"""Number of turns in a swap budget. The budget must suffice for a request that waits for one turn and then for the
+model to load."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """The relevant fields of an InferenceService."""
+    """A member of a pool, with the state of its InferenceService that affects the slot."""
 
     name: str
     able: bool = True
-    """Whether it would start with the slot, or may keep the slot that it has."""
+    """Whether the member would start with the slot, or may keep the slot that it has."""
     stopped: bool = True
-    """Whether it has no pods and will get none."""
+    """Whether the member has no pods and will get none."""
     busy: bool | None = None
-    """Whether requests for it are in flight or waiting. None: not known yet."""
+    """Whether requests for the member are in flight or waiting; None: unknown."""
     since: float = 0.0
     """Unix time since which ``busy`` has had this value."""
     answers_since: float | None = None
-    """Unix time since which it has answered. None: it does not answer."""
+    """Unix time since which the member has answered; None: it does not answer."""
     silent_since: float = 0.0
-    """Unix time since which it has not answered, if it does not."""
+    """Unix time since which the member has not answered; 0: it answers, or the time is unknown."""
     failed: bool = False
-    """Whether it cannot answer, and waiting is useless."""
+    """Whether the member has failed, so that waiting for it is useless."""
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """The holder of the slot."""
+    """The state of the slot, as in the status of a pool."""
 
     resident: str = ""
-    """Name of the member that may have a replica if ``pending`` is empty."""
+    """Name of the member that has the slot, and may have a replica if ``pending`` is empty; empty: no member."""
     pending: str = ""
-    """Name of the member that gets the slot when no other member has pods. Until then no member may have replicas."""
+    """Name of the member that gets the slot when no other member has pods; empty: no swap is pending. During a swap, no
+    member may have replicas."""
     since: float = 0.0
     """Unix time since which the resident has had the slot."""
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The slot from now on."""
+    """A decision about the slot: its next state, and when to decide again."""
 
     slot: Slot
     deferred: str = ""
-    """Member whose requests wait until the resident is idle or its turn is over."""
+    """Member whose requests wait until the resident is idle or its turn is over; empty: no requests wait."""
     recheck_seconds: float | None = None
     """Seconds until the decision may change without an event."""
 
 
 def decide(slot: Slot, members: Sequence[Member], default: str, budget: float, now: float) -> Decision:
-    """Decides about the slot. ``members``: in the order of the spec. ``default``: see ModelPoolSpec. ``budget``: how
-    long requests wait, in seconds."""
+    """Decide which member has or gets the slot. ``members`` are in the order of the spec, ``default`` is the field of
+    ModelPoolSpec, ``budget`` is the swap budget in seconds, and ``now`` is Unix time."""
     by_name = {member.name: member for member in members}
     resident = by_name.get(slot.resident)
     if slot.pending:
@@ -87,15 +89,15 @@ def decide(slot: Slot, members: Sequence[Member], default: str, budget: float, n
 
 
 def complete(slot: Slot, members: Sequence[Member], now: float) -> Decision:
-    """Returns the slot of a pool with an invalid spec: a pending swap continues, but no other one begins."""
+    """Decide about the slot of a pool with an invalid spec. A pending swap continues, but no other swap begins."""
     return decide(slot, members, "", 0.0, now) if slot.pending else Decision(slot)
 
 
 def _continue(
     slot: Slot, members: Sequence[Member], target: Member | None, resident: Member | None, now: float
 ) -> Slot:
-    """Continues a pending swap if possible. If its target cannot start, another member becomes the target. If there is
-    none, the resident keeps the slot."""
+    """Return the next state of a pending swap. If ``target`` cannot start, another waiting member becomes the target.
+    If there is no such member, the resident keeps the slot."""
     if target is None or not target.able:
         target = _following(members, resident)
     if target is None or target is resident:
@@ -106,7 +108,8 @@ def _continue(
 
 
 def _allocate(members: Sequence[Member], default: str, now: float) -> Slot:
-    """Gives a free slot to a member that is already running, or to one with waiting requests, or to the default."""
+    """Give a free slot to a running member, or else to a member with waiting requests, or else to the default member.
+    Without such a member, the slot remains free."""
     able = [member for member in members if member.able]
     running = sorted((member for member in able if not member.stopped), key=lambda member: member.name != default)
     if running:
@@ -118,7 +121,7 @@ def _allocate(members: Sequence[Member], default: str, now: float) -> Slot:
 
 
 def _leaves_at(slot: Slot, resident: Member, waiting: Sequence[Member], budget: float) -> float:
-    """Returns the Unix time at which the resident leaves the slot to the waiting members."""
+    """Return the Unix time at which the resident gives up the slot to the waiting members. ``budget`` is in seconds."""
     if resident.failed or not resident.able:
         return 0.0
     if resident.answers_since is None:
@@ -131,7 +134,7 @@ def _leaves_at(slot: Slot, resident: Member, waiting: Sequence[Member], budget: 
 
 
 def _following(members: Sequence[Member], resident: Member | None) -> Member | None:
-    """Returns the next member with waiting requests after the resident, in the (circular) order of the spec; None if
+    """Return the next member with waiting requests after the resident, in the circular order of the spec, or None if
     there is none."""
     start = members.index(resident) + 1 if resident else 0
     around = (*members[start:], *members[:start])

@@ -12,17 +12,18 @@ from slipway.serving.contract.api import StatusResult
 
 
 def last_updated(before: Object, status: Object, types: Container[str], now: float) -> str:
-    """Returns the time of a status's last change.
+    """Return the time at which a status last changed, in Kubernetes' format.
 
-    ``before``: the status to write; ``types``: the conditions that count, because other writers add their own; ``now``:
-    Unix seconds.
+    ``before`` is the current status, and ``status`` is the status to write. ``types`` are the conditions that count,
+    because other writers add their own conditions. ``now`` is Unix time.
     """
     stamp = str(before.get("lastUpdated") or "")
     return stamp if stamp and _timeless(before, types) == _timeless(status, types) else timestamp(now)
 
 
 def stamped(result: StatusResult, resource: Object, types: Container[str], now: float) -> StatusResult:
-    """Returns the status of ``resource`` with the field ``lastUpdated``."""
+    """Return a new status of ``resource`` with the field ``lastUpdated``. ``types`` are the conditions that count as
+    changes, and ``now`` is Unix time."""
     stamp = last_updated(resource.get("status") or {}, result.status, types, now)
     return msgspec.structs.replace(result, status=result.status | {"lastUpdated": stamp})
 

@@ -1,1 +1,1 @@
-"""The InferenceService: resolve, plan and status. Pure."""
+"""The InferenceService: its validation, plan and status. Pure."""

@@ -1,4 +1,4 @@
-"""Autoscaling: an InferenceService's replicas, and its HorizontalPodAutoscaler. Pure."""
+"""The replicas of an InferenceService, and its HorizontalPodAutoscaler. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slipway.serving.pods.server import ModelServer
 REQUESTS = "2"
 """Default target for requests per replica."""
 ACTIVE = "ScalingActive"
-"""The autoscaler's condition: whether it can read its metrics."""
+"""Type of the autoscaler's condition: whether it can read its metrics."""
 
 
 def autoscaled(service: Service) -> bool:
@@ -21,14 +21,15 @@ def autoscaled(service: Service) -> bool:
 
 
 def observed(world: World, name: str) -> Object:
-    """Returns the existing autoscaler ``name``; empty: there is none."""
+    """Return the existing autoscaler ``name``, or an empty dict if there is none."""
     return world.child(HORIZONTAL_POD_AUTOSCALER, name) or {}
 
 
 def replicas(world: World, service: Service, name: str) -> int | None:
-    """Returns the replicas to set in the Deployment ``name``. None: the autoscaler has set them, and nothing else may.
+    """Return the replicas to set in the Deployment ``name``, or None if only the autoscaler may set them.
 
-    Until it has, the current number stays: omitting the field would leave one replica.
+    Until the autoscaler has set the replicas for the first time, their current number is set, because a Deployment
+    without the field has one replica.
     """
     bounds = service.spec.autoscaling
     if service.stopped:
@@ -45,8 +46,9 @@ def replicas(world: World, service: Service, name: str) -> int | None:
 
 
 def scaler(service: Service, server: ModelServer, most: int | None = None) -> Object:
-    """Builds the autoscaler, which follows the metrics in the spec, or the engine's requests if there are none.
-    ``most``: the current limit on replicas, whatever the service sets. Raises InvalidSpecError."""
+    """Build the autoscaler, which follows the metrics in the spec or, if there are none, the requests per replica.
+    ``most`` is an additional limit on replicas; None: no limit. Raise InvalidSpecError if the limits or metrics are
+    invalid."""
     bounds = service.spec.autoscaling
     if bounds is None:
         raise ValueError("the service is not scaled")
@@ -59,8 +61,8 @@ def scaler(service: Service, server: ModelServer, most: int | None = None) -> Ob
 
 
 def _target(metric: Metric) -> Target:
-    """Converts a metric of the spec to a target of the autoscaler. Raises InvalidSpecError: without a target the API
-    server would reject the metric, or use another one."""
+    """Convert a metric of the spec to a target of the autoscaler. Raise InvalidSpecError if the metric has no target
+    value, because the API server would reject it or use another target."""
     field = f"autoscaling.metrics: {metric.name}"
     if metric.type == "Pods":
         if not metric.target_average_value:

@@ -1,5 +1,5 @@
-"""Operation: the maximum age of an InferenceService's pods, their eviction from nodes, and the service's objective.
-Pure."""
+"""The operation of an InferenceService: the maximum age of its pods, their protection from eviction, and its service
+level objective. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OBJECTIVE = Kind("pyrra.dev", "v1alpha1", "ServiceLevelObjective", "servicelevel
 INSTALLED_BY = "Pyrra, https://github.com/pyrra-dev/pyrra"
 KARPENTER = "karpenter.sh/do-not-disrupt"
 RECYCLED = "slipway.inference/recycled"
-"""Annotation of pods: those that started until this time exceed their maximum age."""
+"""Annotation of pods with a time. Pods that started before or at this time exceed their maximum age."""
 
 
 def pod_annotations(view: ServiceView, service: Service) -> dict[str, str]:
-    """Returns annotations that keep Karpenter from moving the pods, and change when pods that are too old must be
-    replaced."""
+    """Return the annotations of the pods. They keep Karpenter from moving the pods, and change when pods that are too
+    old must be replaced."""
     disruption = service.spec.disruption
     annotations = {KARPENTER: UNMOVED[KARPENTER]} if disruption and disruption.protect_always else {}
     until = _recycled_until(view, service)
@@ -34,9 +34,9 @@ def pod_annotations(view: ServiceView, service: Service) -> dict[str, str]:
 
 
 def _recycled_until(view: ServiceView, service: Service) -> str:
-    """Returns the start time of the youngest pod that is too old, once there has been one: all older pods are replaced,
-    as by ``kubectl rollout restart``. It stays the same while none is too old, because a change would replace the
-    pods."""
+    """Return the start time of the youngest pod that is too old. A new value replaces all older pods, like ``kubectl
+    rollout restart``. While no pod is too old, the current value is returned, because any change would replace the
+    pods. The result is empty if no pod has been too old."""
     metadata = view.deployment["spec"].get("template", {}).get("metadata", {}) if view.deployment else {}
     before = str((metadata.get("annotations") or {}).get(RECYCLED, ""))
     limit = service.spec.max_pod_lifetime_seconds
@@ -45,7 +45,7 @@ def _recycled_until(view: ServiceView, service: Service) -> str:
 
 
 def recycles_in(view: ServiceView, service: Service) -> float | None:
-    """Returns the seconds until the next pod is too old; None if pods have no maximum age, or none will reach it."""
+    """Return the seconds until the next pod is too old; None if pods have no maximum age, or none will reach it."""
     limit = service.spec.max_pod_lifetime_seconds
     remaining = [unix_time(start) + limit - view.world.now for start in _start_times(view)] if limit else []
     return min((seconds for seconds in remaining if seconds > 0), default=None)
@@ -57,8 +57,8 @@ def _start_times(view: ServiceView) -> Iterable[str]:
 
 
 def budget(view: ServiceView, service: Service, server: ModelServer, scale: Scale) -> tuple[Object, ...]:
-    """Builds the service's PodDisruptionBudget, if it gets one. No pod is evicted while another one is starting, unless
-    the service allows it. If the operator disables budgets, only services that request one get it."""
+    """Build the PodDisruptionBudget of a service, if it gets one. No pod is evicted while another pod is starting,
+    unless the service allows that. If the operator disables budgets, only services that request one get it."""
     settings, protected = view.world.settings, service.spec.eviction_protection
     budgets = disruption_budget(server, scale, settings, protected=protected)
     asks = service.spec.disruption or (Disruption() if settings.disruption_budgets else None)
@@ -81,7 +81,8 @@ def _starts(view: ServiceView) -> bool:
 
 
 def objective(service: Service, server: ModelServer) -> tuple[Object, ...]:
-    """Builds the object from which Pyrra creates rules, with the metric labels of the role ``monitoring``."""
+    """Build the ServiceLevelObjective from which Pyrra creates rules. It uses the metric labels of the role
+    ``monitoring``. The result is empty if the service has no objective, or its runtime lacks the metric."""
     slo = service.spec.slo
     if slo is None or not measured(service, slo):
         return ()
@@ -101,12 +102,12 @@ def objective_name(service: str, slo: Slo) -> str:
 
 
 def measured(service: Service, slo: Slo) -> bool:
-    """Whether the runtime has the metric."""
+    """Whether the service's runtime has the metric that an objective needs."""
     return slo.indicator == "availability" or service.spec.runtime == "vllm"
 
 
 def conditions(view: ServiceView, service: Service) -> list[Condition]:
-    """Returns the conditions for the spec's fields."""
+    """Return the conditions about the service level objective and the rollout policy, if the spec has them."""
     outcomes = []
     if service.spec.slo:
         outcomes.append(_objective(view, service, service.spec.slo))
@@ -116,7 +117,7 @@ def conditions(view: ServiceView, service: Service) -> list[Condition]:
 
 
 def _rollout(service: Service) -> Condition:
-    """Reports how a rollout replaces pods."""
+    """Return the condition RolloutDeferred, which reports how a rollout replaces pods."""
     drain = service.engine.drain(service.settings.drain_seconds)
     if not _finishes(service):
         text = (
@@ -132,7 +133,7 @@ def _rollout(service: Service) -> Condition:
 
 
 def _finishes(service: Service) -> bool:
-    """Whether a terminating pod continues until it is idle."""
+    """Whether a terminating pod continues until it has finished its requests."""
     drain = service.engine.drain(service.settings.drain_seconds)
     return drain.shell and drain.seconds > 0
 
@@ -149,7 +150,7 @@ def _objective(view: ServiceView, service: Service, slo: Slo) -> Condition:
 
 
 def without_effect(service: Service) -> dict[str, str]:
-    """Returns field -> why it has no effect."""
+    """Return the fields for operation that have no effect, as a mapping from the field to the reason."""
     spec, sharing = service.spec, service.spec.resources.gpu_sharing
     patience, seconds = spec.max_pod_lifetime_idle_timeout_seconds, service.settings.drain_seconds
     unknown, limit = "it is unknown whether a pod is idle", f"a terminating pod has {seconds} seconds for its requests"

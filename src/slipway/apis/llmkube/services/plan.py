@@ -1,4 +1,4 @@
-"""Plan: an InferenceService's children. Pure."""
+"""The children of an InferenceService: its Deployment, and the objects around it. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from slipway.serving.contract.api import Plan
 from slipway.serving.pods import network, workload
 
 BEFORE = "spec.initContainers["
-"""Path of the init containers that download weights, which are ours."""
+"""Prefix of the field paths of init containers. Only Slipway adds init containers, to download weights."""
 
 
 def plan(view: ServiceView) -> Plan:
-    """Returns the children. Raises InvalidSpecError."""
+    """Return the children of a service. Raise InvalidSpecError if the service cannot be served as written."""
     service, world = view.valid(), view.world
     if service.model.hardware.accelerator == METAL:
         return Plan(children=())
@@ -44,7 +44,8 @@ def plan(view: ServiceView) -> Plan:
 
 
 def granted(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
-    """Grants only images, because no other operator setting needs trust."""
+    """Return the privileged fields (freedoms) in a service's children that come from the operator: only images, because
+    no other setting of the operator needs trust."""
     service, privileges = view.valid(), freedoms((*plan.children, *plan.pending))
     own = (service.own_image, service.settings.loader_image)
     images = (one for one in privileges if one.setting == "image_prefixes")
@@ -52,7 +53,8 @@ def granted(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
 
 
 def _earlier(view: ServiceView, deployment: Object) -> tuple[Object, ...]:
-    """Keeps the existing Deployment while a Model is not ready, or no longer ready."""
+    """Return the existing Deployment, which continues to serve while a Model is not ready. The result is empty if there
+    is none."""
     replicas, most = deployment["spec"].get("replicas"), view.most_replicas
     # An autoscaler respects its bounds, but always keeps at least one replica.
     if most is not None and (replicas is not None or most == 0):
@@ -61,7 +63,8 @@ def _earlier(view: ServiceView, deployment: Object) -> tuple[Object, ...]:
 
 
 def _own_claim(view: ServiceView, service: Service) -> tuple[Object, ...]:
-    """Returns a service's own claim, which is deleted with it and never changed."""
+    """Return the dedicated claim of a service, which is deleted with the service and never changed. The result is empty
+    if the service needs no such claim."""
     if service.placed.way != "loader" or not own_claim(service.spec, service.settings):
         return ()
     name = names.own_claim(service.name)

@@ -1,4 +1,4 @@
-"""Pods: an InferenceService's ModelServer, and the Service in front of it. Pure."""
+"""The pods of an InferenceService, as a ModelServer, and the Service in front of them. Pure."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ POD_SECURITY: Object = {
     "fsGroup": names.GROUP_ID,
     "fsGroupChangePolicy": "OnRootMismatch",
 }
-"""The group is not set on each file of a cache at each start."""
+"""Default security context of pods. The kubelet sets the group of a cache's files only once, and not at each start."""
 START_SECONDS = 1800
 FIRST_FREE_PORT = 1024
 """The first port on which any process may listen."""
 HISTORY = 10
 LOADER_VOLUME = "slipway-adapters"
-"""A name that no volume of an author is likely to have."""
+"""Volume of the adapter loader, with a name that an author is unlikely to use."""
 DOWNLOADS, SHARED_MEMORY = "downloads", "dshm"
 FEATURES = {"chat": "TextGeneration", "embedding": "TextEmbedding", "rerank": "Reranking"}
 OWN_LABELS = frozenset({"app", names.SERVICE_LABEL, names.MODEL_LABEL, names.RUNTIME_LABEL, MANAGED_BY})
@@ -59,13 +59,14 @@ SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def workload_name(service: str) -> str:
-    """Returns the name of the Deployment and everything that belongs to it: the service's own name, shortened to a
+    """Return the name of a service's Deployment and of the objects around it: the name of the service, shortened to a
     valid label value."""
     return label_value(service)
 
 
 def service_name(service: str) -> str:
-    """Returns the Service's name: the original's, with hyphens for dots, and with a digest if that is not valid."""
+    """Return the name of the Service for an InferenceService. It is the original's name, with hyphens instead of dots,
+    shortened with a digest if that is not valid."""
     plain = service.replace(".", "-")
     if SERVICE_NAME.fullmatch(plain):
         return plain
@@ -73,15 +74,15 @@ def service_name(service: str) -> str:
 
 
 def selector(service: str) -> dict[str, str]:
-    """Returns the labels that select the service's pods. The Model is not among them, so that a service can switch to
-    another one."""
+    """Return the labels that select the pods of a service. The name of the Model is not included, so that a service can
+    switch to another Model."""
     name = label_value(service)
     return {"app": name, names.SERVICE_LABEL: name}
 
 
 def server(service: Service, annotations: Mapping[str, str] = {}) -> ModelServer:
-    """Returns everything that the service's pods need. ``annotations``: of the pods. Raises InvalidSpecError for
-    invalid quantities, or if there is no image."""
+    """Return the description of a service's pods. ``annotations`` are additional annotations of the pods. Raise
+    InvalidSpecError if a quantity is invalid or there is no image."""
     spec = service.spec
     own = selector(service.name)
     labels = {
@@ -139,26 +140,28 @@ def _pod_security(service: Service) -> Object:
 
 
 def _security(service: Service) -> Object:
-    """Returns a context for the restricted Pod Security Standard, with the one capability for low ports such as
-    TGI's."""
+    """Return a security context for the restricted Pod Security Standard. An engine with a port below 1024, such as
+    TGI, gets the capability to listen on this port."""
     if service.port >= FIRST_FREE_PORT:
         return UNPRIVILEGED
     return {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}
 
 
 def _own_security(service: Service, security: Object) -> Object:
-    """Returns the author's security context, without privilege escalation, which Kubernetes would otherwise allow."""
+    """Return the author's security context, without privilege escalation, which Kubernetes would otherwise allow."""
     return security if service.settings.authors.privileged else {"allowPrivilegeEscalation": False, **security}
 
 
 def _before(service: Service) -> tuple[Container, ...]:
-    """Returns the init containers that download the weights, if every pod does that itself."""
+    """Return the init containers that download the weights. The result is empty if the pods get the weights in another
+    way."""
     named = zip(("model-downloader", "draft-downloader"), _places(service), strict=False)
     return tuple(loader(place.loader, name, volume=place.volumes[0]) for name, place in named if place.loader)
 
 
 def _loader(service: Service) -> Container:
-    """Builds the container that loads adapters into the engine. All adapters are already in the engine's container."""
+    """Build the container that makes the engine load adapters. The files of all adapters are already in the engine's
+    container."""
     container = Container(name=agent.CONTAINER, image=service.settings.loader_image)
     kind = "" if service.spec.runtime == "vllm" else service.spec.runtime
     size, key = service.settings.adapters.size, service.controller_key
@@ -166,12 +169,13 @@ def _loader(service: Service) -> Container:
 
 
 def adapters(service: Service) -> AdapterSet:
-    """Returns the adapters for the loaders."""
+    """Return the adapters that the loaders in the service's pods load."""
     return loras.adapters(service.name, service.spec.runtime, service.loras, service.engine.container)
 
 
 def image(service: Service) -> str:
-    """Returns the image: the user's, or else the default. Raises InvalidSpecError: NoImage."""
+    """Return the image of the engine: the user's, or else the default. Raise InvalidSpecError with the reason NoImage
+    if there is none."""
     reference = service.spec.image or service.own_image
     if not reference:
         raise InvalidSpecError("NoImage", f"spec.image: the runtime {service.spec.runtime} has no default image")
@@ -179,7 +183,8 @@ def image(service: Service) -> str:
 
 
 def _env(service: Service) -> tuple[Object, ...]:
-    """Returns the variables: the engine's own, a token for the Hub, and the user's, which take precedence."""
+    """Return the environment variables of the engine: its own, a token for the Hub, and the user's, which take
+    precedence."""
     user_env = service.spec.env
     home = service.settings.home()
     own = (*variables({**home, **service.engine.env(service.launch)}), *_token(service))
@@ -187,8 +192,8 @@ def _env(service: Service) -> tuple[Object, ...]:
 
 
 def _token(service: Service) -> tuple[Object, ...]:
-    """Returns a token from the Secret that the service names, or else from the Model's or the namespace's. If one of
-    the last two is missing, that is not an error, because most repositories need none."""
+    """Return an environment variable with a token for the Hub, from the Secret that the service names, or else from the
+    Secret of the Model or the namespace. Only the first Secret must exist, because most repositories need no token."""
     spec, variable = service.spec, service.engine.token
     named = {
         "vllm": spec.vllm_config.hf_token_secret_ref,
@@ -204,7 +209,7 @@ def _token(service: Service) -> tuple[Object, ...]:
 
 
 def _resources(service: Service) -> Object:
-    """Returns the resources of the engine's container. Memory is requested but not limited, as in the original, because
+    """Return the resources of the engine's container. Memory is requested but not limited, as in the original, because
     a model's need is not known precisely enough."""
     resources = service.spec.resources
     memory = ("hostMemory", resources.host_memory) if resources.host_memory else ("memory", resources.memory)
@@ -222,7 +227,7 @@ def _resources(service: Service) -> Object:
 
 
 def asks_for(service: Service, resource: str) -> bool:
-    """Whether pods request ``cpu`` or ``memory``."""
+    """Whether the service's pods request ``resource``, which is ``cpu`` or ``memory``."""
     resources = service.spec.resources
     return bool({"cpu": resources.cpu, "memory": resources.host_memory or resources.memory}.get(resource))
 
@@ -242,8 +247,8 @@ def _volumes(service: Service) -> tuple[Object, ...]:
 
 
 def _check_place(service: Service, volume: Object) -> None:
-    """Raises InvalidSpecError for a node path that the operator does not allow, or that pods could write to: a symbolic
-    link that they create there could lead readers anywhere on the node."""
+    """Raise InvalidSpecError if a volume has a node path that the operator does not allow, or that pods could write to.
+    A symbolic link that pods create there could lead readers anywhere on the node."""
     path = (volume.get("hostPath") or {}).get("path")
     if path is None:
         return
@@ -262,7 +267,8 @@ def _mounts(service: Service) -> tuple[Mount, ...]:
 
 
 def _folders(service: Service) -> tuple[tuple[Object, Mount], ...]:
-    """Returns the empty directories that the engine needs, without those where the user mounts something."""
+    """Return the volumes and mounts of the empty directories that the engine needs, except for paths where the user
+    mounts a volume."""
     engine, folders = service.engine, []
     if engine.shared_memory:
         folders.append((volumes.shared_memory(SHARED_MEMORY), Mount(SHARED_MEMORY, "/dev/shm")))  # noqa: S108
@@ -273,7 +279,7 @@ def _folders(service: Service) -> tuple[tuple[Object, Mount], ...]:
 
 
 def _probes(service: Service) -> Probes:
-    """Returns the original's probes, with a startup check each second, because a request may be waiting for this
+    """Return the original's probes, but with a startup check every second, because a request may be waiting for the new
     replica."""
     engine = service.engine
     defaults = engine.probes
@@ -285,7 +291,7 @@ def _probes(service: Service) -> Probes:
 
 
 def startup_seconds(service: Service) -> int:
-    """Returns the longest time that the engine may take to start."""
+    """Return the maximum seconds that the engine may take to start."""
     probe = service.spec.probe_overrides.startup
     return START_SECONDS if probe is None else failure_window_seconds(probe)
 
@@ -319,10 +325,10 @@ def _scheduling(service: Service) -> Object:
 
 
 def scale(world: World, service: Service) -> Scale:
-    """Returns how replicas are replaced: if the pods hold GPUs, old pods are deleted first, because new ones would wait
-    for their GPUs.
+    """Return the number of replicas, and how they are replaced. If pods hold GPUs, old pods are deleted first, because
+    new pods would wait for their GPUs.
 
-    The other strategy always sets all fields, because the API server's defaults would conflict with it.
+    Otherwise, all fields of the rollout strategy are set, because the API server's defaults would conflict with them.
     """
     history = service.spec.revision_history_limit
     spec, gpus = service.spec, service.accelerators.count > 0
@@ -337,7 +343,8 @@ def scale(world: World, service: Service) -> Scale:
 
 
 def address(service: Service, container: Container) -> ServiceSpec:
-    """Describes the Service through which requests reach the engine. ``container``: the engine's."""
+    """Return the description of the Service through which requests reach the engine. ``container`` is the engine's
+    container."""
     endpoint = service.endpoint
     route = Route(
         models=(service.name, *service.further_names),

@@ -1,4 +1,4 @@
-"""Resolve: reads and checks an InferenceService together with its Models. Pure."""
+"""Parsing and validation of an InferenceService together with its Models. Pure."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
     service: Service | InvalidSpecError
     deployment: Object | None
     waits: tuple[str, str] | None
-    """Reason and message while a Model is not ready or GPUQuotas have no room for the service; None: it can start."""
+    """Reason and message while the service waits for a Model or for GPUs of its GPUQuotas; None: it can start."""
     quota: Record
-    """Its share of GPUQuotas, for its status."""
+    """The service's share of GPUQuotas, for its status."""
 
     @property
     def most_replicas(self) -> int | None:
@@ -48,16 +48,16 @@ class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def running(self) -> int:
-        """Number of GPUs that its pods hold."""
+        """Number of GPUs that the service's pods hold."""
         return _count_running_gpus(self.world, self.service)
 
     @property
     def quota_while_blocked(self) -> Record:
-        """Its share of GPUQuotas while it cannot start. Running pods keep theirs."""
+        """The service's share of GPUQuotas while it cannot start. Running pods keep their GPUs."""
         return quotas.record_while_blocked(self.world, self.running) if self.deployment else Record()
 
     def valid(self) -> Service:
-        """Returns the service. Raises InvalidSpecError, with the reason, if it cannot be served as written."""
+        """Return the service. Raise InvalidSpecError, with the reason, if it cannot be served as written."""
         if isinstance(self.service, InvalidSpecError):
             raise self.service
         return self.service
@@ -86,8 +86,8 @@ def resolve(world: World) -> ServiceView:
 
 
 def _quota_while_waiting(view: ServiceView, service: Service) -> Record:
-    """Returns the share of GPUQuotas while a Model is not ready and the existing Deployment continues to serve, with no
-    more replicas than the service sets. GPUs that neither of them needs are released."""
+    """Return the share of GPUQuotas while a Model is not ready. The existing Deployment continues to serve with at most
+    the replicas that the spec allows. GPUs that neither the Deployment nor the spec needs are released."""
     record, each = view.quota_while_blocked, _gpus_per_pod(view.deployment, service)
     serving = min(_max_replicas(service), record.gpus // each) * each if each else 0
     gpus = max(min(record.gpus, _max_replicas(service) * _quota_gpus(service)), serving)
@@ -95,7 +95,7 @@ def _quota_while_waiting(view: ServiceView, service: Service) -> Record:
 
 
 def _max_replicas(service: Service) -> int:
-    """Returns the maximum replicas that the service can get."""
+    """Return the maximum number of replicas that a service can get."""
     spec = service.spec
     if service.stopped or service.pool:
         return int(not service.stopped)
@@ -103,25 +103,25 @@ def _max_replicas(service: Service) -> int:
 
 
 def _starts_without_gpus(service: Service, deployment: Object | None) -> bool:
-    """Whether the service is about to start its first pods, and they need no GPUs."""
+    """Whether a service is about to start its first pods, and they need no GPUs."""
     running = bool(deployment and deployment["spec"].get("replicas", 1))
     needless = not _quota_gpus(service) and service.model.hardware.accelerator != METAL
     return needless and not running and bool(_max_replicas(service))
 
 
 def _quota_gpus(service: Service) -> int:
-    """Returns the GPUs of a pod that count against quotas."""
+    """Return the number of GPUs per pod that count against quotas."""
     return 0 if service.model.hardware.accelerator == METAL else service.accelerators.count
 
 
 def _gpus_per_pod(deployment: Object | None, service: Service | InvalidSpecError) -> int:
-    """Returns the GPUs of each pod of the current Deployment, which may come from an older spec."""
+    """Return the number of GPUs of each pod of the current Deployment, which may come from an older spec."""
     pod = deployment["spec"].get("template", {}).get("spec") or {} if deployment else {}
     return gpus_of(pod, _claimed_gpus(service))
 
 
 def _count_running_gpus(world: World, service: Service | InvalidSpecError) -> int:
-    """Returns the GPUs of pods that have a node. Pods without one do not count, because any user can set many
+    """Return the number of GPUs that scheduled pods hold. Other pods do not count, because any user can set many
     replicas."""
     pods = (pod for pod in world.pods if has_node(pod) and not deleting(pod) and not ended(pod))
     return sum(gpus_of(pod.get("spec") or {}, _claimed_gpus(service)) for pod in pods)
@@ -132,7 +132,7 @@ def _claimed_gpus(service: Service | InvalidSpecError) -> int:
 
 
 def priority(world: World, service: Service) -> int | None:
-    """Returns the value of the pods' PriorityClass. None if the class does not exist."""
+    """Return the value of the pods' PriorityClass, or None if the class does not exist."""
     class_name = service.spec.priority_class_name
     if not class_name:
         return VALUES[service.spec.priority]
@@ -141,8 +141,8 @@ def priority(world: World, service: Service) -> int | None:
 
 
 def build_service(world: World) -> Service:
-    """Builds the service from its resource and its Models. Raises InvalidSpecError, with the reason, if it cannot be
-    served as written."""
+    """Build the service from an InferenceService and its Models. Raise InvalidSpecError, with the reason, if it cannot
+    be served as written."""
     resource = world.resource
     runtime = resource["spec"].get("runtime", "llamacpp")
     if runtime not in ENGINES:
@@ -207,7 +207,7 @@ def _parse_spec(model: Object) -> ModelSpec:
 
 
 def _check_launch(service: Service) -> None:
-    """Raises InvalidSpecError if the runtime cannot load the Model with these arguments."""
+    """Raise InvalidSpecError if the runtime cannot load the Model with the arguments in the spec."""
     if service.placed.way == "engine" and "hf" not in service.engine.schemes:
         text = f"The runtime {service.spec.runtime} does not support repositories. Name a file or a directory"
         raise InvalidSpecError("InvalidSpec", text)
@@ -223,9 +223,9 @@ def _check_launch(service: Service) -> None:
 
 
 def find_obstacle(world: World, service: Service) -> tuple[str, str] | None:
-    """Returns a reason and a message while a Model that the service needs is not ready, or None if it can start.
+    """Return a reason and a message if a Model that the service needs is not ready, or None if the service can start.
 
-    A pod that downloads its weights itself, or has them in its image, waits for no Model.
+    A service does not wait for a Model if each pod downloads the weights itself, or if they are in the image.
     """
     models = ((service.placed, model_of(world, service.spec.model_ref)), (service.draft, draft_of(world)))
     for place, model in models:

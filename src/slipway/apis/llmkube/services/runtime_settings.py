@@ -1,4 +1,4 @@
-"""Runtime settings: the conditions that report which settings of vLLM and SGLang have an effect. Pure."""
+"""The conditions that report which settings of vLLM and SGLang have an effect. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from slipway.kube.schemas.conditions import Condition
 from slipway.serving.contract.api import Rejection, World
 
 SPEC_VALID = {"vllm": "VLLMSpecValid", "sglang": "SGLangSpecValid"}
-"""Runtime -> the condition about its settings."""
+"""Runtime -> type of the condition about its settings."""
 
 
 def conditions(world: World, service: Service) -> list[Condition]:
-    """Returns the conditions of a valid service."""
+    """Return the conditions about the runtime's settings for a valid service. The result is empty if the runtime has no
+    such settings."""
     if service.spec.runtime == "vllm":
         return _vllm(world, service)
     if service.spec.runtime == "sglang" and world.resource["spec"].get("sglangConfig"):
@@ -23,7 +24,8 @@ def conditions(world: World, service: Service) -> list[Condition]:
 
 
 def invalid(spec: Object, rejection: Rejection | None) -> tuple[Condition, ...]:
-    """Returns the runtime's own condition, if its settings are the reason for the rejection."""
+    """Return the condition about the runtime's settings if they are the reason for the rejection, otherwise an empty
+    tuple. ``spec`` is the raw spec."""
     kind = SPEC_VALID.get(spec.get("runtime", ""))
     if kind and rejection and rejection.message.startswith(ranks.PLACES):
         return (Condition(kind, "False", rejection.reason, rejection.message),)
@@ -31,7 +33,7 @@ def invalid(spec: Object, rejection: Rejection | None) -> tuple[Condition, ...]:
 
 
 def _vllm(world: World, service: Service) -> list[Condition]:
-    """Reports which settings of vLLM have an effect, and which do not."""
+    """Return the conditions that report whether vLLM's settings have an effect."""
     config = service.spec.vllm_config
     speculative = config.speculative
     if speculative.enabled and not (speculative.model and draft_of(world)):

@@ -1,4 +1,4 @@
-"""Service: an InferenceService with its Models, as it can be served. Pure."""
+"""A valid InferenceService together with its Models. Pure."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     placed: Placement
     """The Model's weights."""
     draft: Placement | None
-    """The draft model's weights, for speculative decoding; None: it is off, or there is no such Model."""
+    """The draft model's weights; None: speculative decoding is off, or the draft Model does not exist."""
     settings: Settings
     loras: tuple[Lora, ...] = ()
-    """The adapters that its engine loads at runtime."""
+    """The LoRA adapters that the engine loads at runtime."""
     pool: Membership | None = None
-    """Its membership in a ModelPool."""
+    """The service's membership in a ModelPool; None: no pool has an effect on it."""
     controller_key: str = ""
-    """The controller's public key; see :class:`World`."""
+    """The controller's public key, as in :class:`World`."""
 
     @property
     def name(self) -> str:
@@ -68,7 +68,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def port(self) -> int:
-        """The engine's port."""
+        """The port on which the engine listens."""
         default = self.spec.endpoint.port if self.spec.endpoint else self.engine.port
         return self.spec.container_port or default
 
@@ -78,39 +78,40 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def further_names(self) -> tuple[str, ...]:
-        """Further names of the model at the gateway."""
+        """Additional model IDs at the gateway."""
         gateway = self.endpoint.gateway
         return (gateway.model_name or self.spec.model_ref,) if gateway and gateway.enabled else ()
 
     @property
     def decoding(self) -> SpeculativeDecoding | None:
-        """llama.cpp's speculative decoding; None: it is off."""
+        """llama.cpp's speculative decoding; None: it is off, or the service has another runtime."""
         decoding = self.spec.speculative_decoding
         return decoding if decoding and decoding.active and self.spec.runtime == "llamacpp" else None
 
     @property
     def waits_for_idle(self) -> bool:
-        """Whether a rollout must not interrupt requests."""
+        """Whether a rollout must not interrupt requests of the service."""
         return self.spec.rollout_policy.wait_for_idle and not self.spec.rollout_policy.force
 
     @property
     def is_off(self) -> bool:
-        """Whether its own spec requests zero replicas."""
+        """Whether the service's own spec requests zero replicas."""
         return self.spec.suspend or self.spec.replicas == 0
 
     @property
     def stopped(self) -> bool:
-        """Whether it has no replicas, whatever an autoscaler would set."""
+        """Whether the service gets no replicas, regardless of its autoscaling settings."""
         return self.is_off or (self.pool is not None and not self.pool.awake)
 
     @property
     def has_adapter_loader(self) -> bool:
-        """Whether its pods have a loader for adapters."""
+        """Whether the service's pods have a loader for adapters."""
         return loras.has_adapter_loader(self.spec.runtime, self.loras, self.spec.extra_args)
 
     @property
     def own_image(self) -> str:
-        """The operator's image, or else the engine's public one for the accelerator; empty if there is none."""
+        """The default image: the operator's, or else the engine's public image for the accelerator; empty: there is
+        none."""
         images, backend, engine = self.settings.images, self.accelerators.backend, self.engine
         # The operator's CPU image would silently leave GPUs idle.
         plain = "" if backend and backend in engine.images else images.get(engine.name, "")
@@ -118,7 +119,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renewal(self) -> Renewal:
-        """The author's arguments, adapted to the image."""
+        """The author's arguments, adapted to the engine version in the image."""
         own = self.spec.image or "".join(self.spec.command[:1])
         return self.engine.renewed(user_args(self.spec), author_image=own, image=self.own_image)
 
@@ -143,7 +144,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def fault(self) -> str | None:
-        """Returns a contradiction within the spec, if any. Engines report those only after minutes, or never."""
+        """Return a message about a contradiction within the spec, or None. Engines report such contradictions only
+        after minutes, or never."""
         spec, gpus = self.spec, self.accelerators
         # The number of devices in a claim is unknown here.
         count = 0 if gpus.claims else gpus.count
@@ -167,7 +169,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quantity(field: str, text: str) -> str:
-    """Returns a quantity in the API server's form. Raises InvalidSpecError for those that only the pattern accepts."""
+    """Return a quantity in the API server's format. Raise InvalidSpecError for an invalid quantity that the
+    definition's pattern accepts. ``field`` is its path in the spec."""
     try:
         return multiply(text, 1)
     except ValueError as error:
@@ -175,12 +178,13 @@ def quantity(field: str, text: str) -> str:
 
 
 def user_args(spec: InferenceServiceSpec) -> tuple[str, ...]:
-    """Returns the author's arguments for the engine."""
+    """Return the author's arguments for the engine."""
     return spec.args if spec.runtime == "generic" else spec.extra_args
 
 
 def mode(spec: InferenceServiceSpec) -> str:
-    """Returns the task of the model: the service's ``mode``, or else that of its arguments, or of its path."""
+    """Return the task of the model: the ``mode`` of the service, or else the task that its arguments imply, or else the
+    task that its path implies. The default is ``chat``."""
     if spec.mode:
         return spec.mode
     flags, path = flag_names(user_args(spec)), (spec.endpoint or Endpoint()).path.rstrip("/")

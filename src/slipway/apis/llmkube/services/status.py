@@ -1,4 +1,4 @@
-"""Status of an InferenceService: phase, conditions, and its place in the queue for accelerators. Pure."""
+"""The status of an InferenceService: phase, conditions, and its place in the queue for accelerators. Pure."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ OUT_OF_REACH = Rejection(
 
 
 class ServiceState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state that the status reports, gathered once."""
+    """The observed state from which the status of a service is computed."""
 
     service: Service | None
-    """None: it is invalid; ``rejection`` has the reason."""
+    """The valid service; None: it is invalid, and ``rejection`` has the reason."""
     rejection: Rejection | None
     deployment: Object | None
     diagnosis: Diagnosis
@@ -142,15 +142,17 @@ def _gather_state(view: ServiceView, rejection: Rejection | None) -> ServiceStat
 
 
 def _quota(view: ServiceView, rejection: Rejection | None) -> Object:
-    """Reports its share of GPUQuotas. With a rejected plan it cannot start, however much room there is; a rejected
-    object is only known for a service that starts."""
+    """Return the status field with the service's share of GPUQuotas, if it has any. A service with a rejected plan
+    cannot start, however many GPUs are free. The rejection of a single object does not count, because only the objects
+    of a starting service are sent."""
     refused = permanent(rejection)
     record = view.quota_while_blocked if refused and not refused.of_object else view.quota
     return {"quota": msgspec.to_builtins(record)} if record.names else {}
 
 
 def _adapters(observed: ServiceState) -> Object:
-    """Returns the entries that LoRAAdapters read."""
+    """Return the status field with an entry for each adapter, which LoRAAdapters read. The result is empty if the
+    service has no adapters."""
     if not (observed.service and observed.adapters):
         return {}
     stopped = observed.deployment is not None and not observed.deployment["spec"].get("replicas", 1)
@@ -163,7 +165,8 @@ def _adapters(observed: ServiceState) -> Object:
 
 
 def _adapters_loaded(observed: ServiceState) -> Condition:
-    """Returns the condition: whether every replica has all adapters. Each LoRAAdapter reports its own state."""
+    """Return the condition AdaptersLoaded, which reports whether every replica has all adapters. Each LoRAAdapter
+    reports its own state."""
     for one in observed.adapters:
         if one.phase == "Failed":
             return Condition("AdaptersLoaded", "False", "AdapterFailed", f"{one.adapter.name} {one.message}")
@@ -191,7 +194,8 @@ def _position(world: World, service: Service, scheduling: Scheduling) -> int:
 
 
 def _accelerator(deployment: Object | None) -> str:
-    """Returns the resource that the existing pods request: the only extended resource among their limits."""
+    """Return the accelerator that the existing pods request: the only extended resource among their limits. The result
+    is empty if they request no accelerator."""
     containers = deployment["spec"]["template"]["spec"]["containers"] if deployment else ()
     limits = (name for one in containers for name in (one.get("resources") or {}).get("limits") or {})
     return next((name for name in limits if "/" in name), "")
@@ -212,8 +216,8 @@ def _diagnosis(
 
 
 def _desired(world: World, observed: ServiceState) -> int:
-    """Returns the desired replicas: the number in the Deployment, which an autoscaler may have set. A member of a pool
-    without a Deployment gets none, so that the others need not wait for it."""
+    """Return the desired number of replicas, which is the number in the Deployment, because an autoscaler may have set
+    it. It is 0 for a pool member that has no Deployment and gets none, so that other members need not wait for it."""
     resource, deployment = world.resource, observed.deployment
     uncreated = observed.service is None or observed.service.stopped or observed.rejection is OUT_OF_REACH
     if deployment is None and uncreated and pool_of(world):
@@ -241,7 +245,7 @@ def _phase(world: World, observed: ServiceState, state: Report) -> str:
 
 
 def _of_service(world: World, observed: ServiceState) -> Object:
-    """Returns the fields of a valid service."""
+    """Return the status fields about scheduling, the Model and the endpoint."""
     service, scheduling = observed.service, observed.scheduling
     fields: Object = {"queuePosition": 0}
     if scheduling:
@@ -264,8 +268,8 @@ def _of_service(world: World, observed: ServiceState) -> Object:
 
 
 def _observed_models(world: World) -> list[Object]:
-    """Returns the observed generations of Models, which show that the service's status is newer than a change of a
-    Model."""
+    """Return the status field ``observedModels``. The generations of the Models show whether the status is newer than a
+    change of a Model."""
     models = [model_of(world, name) for name in usage.model_names(world.resource)]
     return [
         {
@@ -280,7 +284,7 @@ def _observed_models(world: World) -> list[Object]:
 
 
 def _gateway(observed: ServiceState, route: Sequence[Condition]) -> Object:
-    """Reports the state of the further name at the gateway, if there is one."""
+    """Return the status field with the additional model ID at the gateway, if there is one."""
     names = observed.service.further_names if observed.service else ()
     ready = any(one.status == "True" for one in route)
     return {"gateway": {"modelName": names[0], "routeReady": ready}} if names else {}
@@ -316,13 +320,14 @@ def _other_conditions(view: ServiceView, observed: ServiceState) -> tuple[Condit
 
 
 def _obstacle(view: ServiceView, observed: ServiceState) -> str:
-    """Returns why the service would not start; empty: it would."""
+    """Return the reason why the service would not start, or an empty text if it would."""
     refused = permanent(observed.rejection)
     return refused.message if refused else (view.waits or ("", ""))[1]
 
 
 def unused(service: Service, raw_spec: Object) -> dict[str, str]:
-    """Returns field -> why it has no effect. ``raw_spec``: the raw spec of the resource."""
+    """Return the set fields that have no effect, as a mapping from the field to the reason. ``raw_spec`` is the spec
+    before it is parsed."""
     spec = service.spec
     reasons = dict.fromkeys(service_flags.fields_of_other_runtimes(spec, raw_spec), UNSUPPORTED_SETTING)
     reasons |= {field: f"{other} takes precedence" for field, other in service_flags.overridden_fields(spec).items()}
@@ -347,7 +352,7 @@ def unused(service: Service, raw_spec: Object) -> dict[str, str]:
 
 
 def _overridden_fields(service: Service) -> dict[str, str]:
-    """Returns field -> why another field takes precedence."""
+    """Return the fields that other fields override, as a mapping from the field to the reason."""
     spec, count = service.spec, service.model.hardware.gpu.count
     draft, decoding = spec.vllm_config.speculative, spec.speculative_decoding
     sglang = spec.sglang_config.speculative
@@ -386,7 +391,8 @@ def _gpu_available(observed: ServiceState) -> Condition:
 
 
 def _scaling_active(world: World) -> Condition:
-    """Reports the autoscaler's metrics: without them the replicas do not change, and nothing else reports that."""
+    """Return the condition ScalingActive of the autoscaler. Without metrics the replicas do not change, and no other
+    condition shows why."""
     name = pods.workload_name(world.resource["metadata"]["name"])
     condition = find(autoscaling.observed(world, name), autoscaling.ACTIVE)
     if condition is None:
@@ -395,7 +401,7 @@ def _scaling_active(world: World) -> Condition:
 
 
 def _degraded(state: Report) -> Condition:
-    """Returns the condition Degraded: True while there is a failure that does not resolve without a change."""
+    """Return the condition Degraded, which is True while there is a failure that does not resolve without a change."""
     by_type = {condition.type: condition for condition in state.conditions}
     accepted, progressing = by_type["Accepted"], by_type["Progressing"]
     if accepted.status == "False":

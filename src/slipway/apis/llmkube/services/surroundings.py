@@ -1,5 +1,4 @@
-"""Surroundings: the Models, the PriorityClass and the pool that an InferenceService refers to, as last observed.
-Pure."""
+"""The objects that an InferenceService depends on, as last observed: Models, a PriorityClass and a ModelPool. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from slipway.spelling import NAMES, did_you_mean
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
-    """Returns the Models of a service, and its PriorityClass."""
+    """Return references to the Models that a service names, and to its PriorityClass."""
     spec, namespace = resource["spec"], resource["metadata"]["namespace"]
     models = tuple(Reference(MODEL, namespace, name) for name in usage.model_names(resource))
     priority_class = spec.get("priorityClassName")
@@ -22,13 +21,13 @@ def references(resource: Object) -> tuple[Reference, ...]:
 
 
 def model_of(world: World, name: str) -> Object | None:
-    """Returns a Model of the service's namespace as last observed, if it exists."""
+    """Return a Model in the namespace of the service as last observed, or None if it does not exist."""
     return world.get(Reference(MODEL, world.resource["metadata"]["namespace"], name))
 
 
 def suggestion(world: World, name: str) -> str:
-    """Returns the end of a message about a missing Model: Models of the namespace with a similar name. Empty if the
-    namespace has many Models."""
+    """Return the end of a message about a missing Model, with the names of similar Models in its namespace. Return only
+    a period if no name is similar, or if the namespace has many Models."""
     namespace = world.resource["metadata"]["namespace"]
     if world.listers.count(MODEL, NAMESPACE, namespace) > NAMES:
         return "."
@@ -41,11 +40,11 @@ def draft_of(world: World) -> Object | None:
 
 
 def pool_of(world: World) -> Object | None:
-    """Returns the oldest ModelPool that names the service, if any."""
+    """Return the oldest ModelPool that names the service, or None."""
     return pools.pool_of(world.listers, key(world.resource))
 
 
 def runs(world: World) -> bool:
-    """Whether its Deployment has a positive number of replicas."""
+    """Whether the service's Deployment has a positive number of replicas."""
     deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
     return bool(deployment and deployment["spec"].get("replicas", 1))

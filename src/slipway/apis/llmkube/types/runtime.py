@@ -1,4 +1,4 @@
-"""Settings of single runtimes inside an InferenceService (:mod:`slipway.apis.llmkube.types.service`)."""
+"""Settings of individual runtimes in an InferenceService (:mod:`slipway.apis.llmkube.types.service`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RopeScaling(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 UNDRAFTED = ("none", "disabled")
-"""Types that turn speculation off."""
+"""Types that disable speculative decoding."""
 SpeculationType = Literal[
     "none",
     "disabled",
