@@ -1,4 +1,4 @@
-"""Deckhouse's ``ai.deckhouse.io/v1alpha1``: models that are published once and delivered to ordinary workloads."""
+"""The Deckhouse API, ``ai.deckhouse.io/v1alpha1``: models are published once, and delivered to ordinary workloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deckhouse's kinds: Model and ClusterModel are published, ModelCatalogSource is read."""
+"""The Deckhouse kinds: Model and ClusterModel, which are published, and ModelCatalogSource, which is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from slipway.weights.jobs.loads import INSTANCE_LABEL, NAME_LABEL
 
 
 def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
-    """Returns the watches of one of the two kinds, in addition to its children."""
+    """Return the watches for Models or ClusterModels, including the watches for their child Jobs."""
     at_once = deckhouse(settings).publications_at_once
     read = (*users.watches(kind), *delivery.watches(settings))
     return (*turns.watches(kind, models.KINDS, at_once), *catalog_choice.watches(kind), *read)

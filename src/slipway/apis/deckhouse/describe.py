@@ -1,4 +1,4 @@
-"""Description of Deckhouse's models for installers and clients."""
+"""Description of Deckhouse for installers and clients: resources, permissions and metrics."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MODELS = tuple(
 )
 SOURCES = Resource(kind=names.CATALOG_SOURCE, readiness=readiness.CATALOG_SOURCE, phase="", url="")
 WRITE = ("create", "update")
-"""Verbs on objects that are written and never read. ``patch`` can read: the response to an invalid patch shows the
-object."""
+"""Verbs for objects that the controller writes and never reads. ``patch`` is not included, because the response to an
+invalid patch contains the object."""
 
 DESCRIPTION = Description(
     name="deckhouse",

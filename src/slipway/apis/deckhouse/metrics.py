@@ -1,4 +1,4 @@
-"""Metrics of models, under Deckhouse's names if they have the same meaning. Pure."""
+"""Metrics of models. They have Deckhouse's names if they have the meaning of Deckhouse's metrics. Pure."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ NAMES = frozenset(
     [f"{PREFIX}_storage_backend_{name}" for name in OF_STORAGE]
     + [f"{PREFIX}_{kind}_{name}" for kind in ("model", "clustermodel") for name in OF_MODELS]
 )
-"""All possible metric names."""
+"""Names of all metrics that :func:`samples` may yield."""
 
 
 def samples(resources: Mapping[Kind, Sequence[Object]], settings: Settings) -> Iterable[Sample]:
-    """Yields the samples for all models. Without a limit, there are no series about it."""
+    """Yield the samples for all models and for the storage. The metrics of the storage limit are left out if there is
+    no limit."""
     models = [(kind, one) for kind in (names.MODEL, names.CLUSTER_MODEL) for one in resources.get(kind, ())]
     for kind, model in models:
         for name, labels, value in _of_model(kind, model):
@@ -70,5 +71,6 @@ def _of_storage(used: int, limit: str) -> Iterable[tuple[str, float]]:
 
 
 def _size(model: Object) -> int:
-    """Returns the size of its artifact. Before that exists, the status only has the size that the publisher reports."""
+    """Return the size of a model's published artifact in bytes, or 0 before its publication. Until then, the status
+    only contains the size that the publisher reports."""
     return turns.size_of(model) if turns.is_published(model) else 0

@@ -1,4 +1,4 @@
-"""Names, labels and annotations of Deckhouse's models, the original's where they exist. Pure."""
+"""Names, labels and annotations of Deckhouse models, with the original Deckhouse values if they exist. Pure."""
 
 from __future__ import annotations
 
@@ -12,39 +12,41 @@ CLUSTER_MODEL = Kind(GROUP, "v1alpha1", "ClusterModel", "clustermodels", namespa
 CATALOG_SOURCE = Kind(GROUP, "v1alpha1", "ModelCatalogSource", "modelcatalogsources", namespaced=False)
 
 FINALIZER = f"{GROUP}/model-cleanup"
-"""Finalizer of a model while the registry may contain anything of it."""
+"""Finalizer of a model while the registry may contain data of the model."""
 
 USES_MODEL, USES_CLUSTER_MODEL = f"{GROUP}/model", f"{GROUP}/clustermodel"
-"""Annotations of workloads: names of the models that they read, separated by commas."""
+"""Annotations of workloads with the names of the Models and ClusterModels that they read, separated by commas."""
 GATE = f"{GROUP}/model-delivery"
 """Scheduling gate of pods whose models are not available yet."""
 BLOCKED_REASON, BLOCKED_MESSAGE = f"{GROUP}/model-delivery-blocked-reason", f"{GROUP}/model-delivery-blocked-message"
 RESOLVED = f"{GROUP}/resolved-"
-"""Prefix of the annotations of a pod template that show what was delivered."""
+"""Prefix of the pod template annotations that describe the delivered models."""
 
 PUBLICATION = publishers.PUBLICATION
-"""Annotation of a model: the last known state of its publication."""
+"""Annotation of a model with the last known state of its publication."""
 UPLOADED = "slipway.inference/uploaded"
-"""Annotation of a model: digest of the session's manifest, once all bytes are stored."""
+"""Annotation of a model with the digest of the upload session's manifest. It is set when all bytes are stored."""
 UPLOAD = "slipway.inference/upload-until"
-"""Annotation of a model: end of the upload session in Unix seconds."""
+"""Annotation of a model with the end of its upload session in Unix seconds."""
 VANISHED = "slipway.inference/vanished"
-"""Annotation of a model: digest of its artifact, if the depot found that the registry no longer has it."""
+"""Annotation of a model with the digest of its artifact. The depot sets it if the registry no longer has the
+artifact."""
 IMAGE_DIGEST = "slipway.inference/image"
-"""Annotation of a model: digest of the same files as an ordinary image, if there is one."""
+"""Annotation of a model with the digest of a container image that contains the artifact's files, if there is one."""
 MODEL_LABEL = f"{GROUP}/model-name"
-"""Label of the Jobs that publish or remove a model, and of their pods: the model's name, shortened to a valid value."""
+"""Label of the Jobs that publish or remove a model, and of their pods. The value is the model's name, shortened to a
+valid label value."""
 
 PUBLISHED, IMAGE, SESSION = "published", "image", "session"
 """Tags in a model's repository."""
 
 
 def repository(model: Object) -> str:
-    """Returns the repository of a Model or ClusterModel."""
+    """Return the registry repository of a Model or ClusterModel."""
     place = key(model)
     return repositories.repository(place.namespace, place.name, uid(model))
 
 
 def child(model: Object, suffix: str) -> str:
-    """Returns the name of a child of a model: ``<model>-<suffix>``, at most 63 characters."""
+    """Return the name of a model's child object: ``<model>-<suffix>``, shortened to 63 characters."""
     return with_ending(key(model).name, f"-{suffix}")

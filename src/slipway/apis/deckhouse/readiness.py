@@ -1,4 +1,4 @@
-"""Rules for the readiness of Deckhouse's kinds, from their statuses."""
+"""Rules that derive readiness, rejection and failure from the status of each Deckhouse kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: the operator's settings of only Deckhouse's models."""
+"""The operator's settings for Deckhouse."""
 
 from __future__ import annotations
 
@@ -15,54 +15,55 @@ Https = Annotated[str, Meta(pattern=r"\A(https://[^/?#@]+(/[^?#]*)?)?\Z")]
 
 
 class DeckhouseSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Settings of this API. See :class:`slipway.serving.contract.settings.Settings` for those of all APIs."""
+    """The operator's settings for Deckhouse. :class:`slipway.serving.contract.settings.Settings` has the settings
+    common to all APIs."""
 
     registry: str = ""
-    """``host:port`` of the registry for pods."""
+    """``host:port`` at which pods reach the registry."""
     depot_url: Https = ""
-    """URL of the depot for pods and the registry."""
+    """URL at which pods and the registry reach the depot."""
     upload_url: Https = ""
-    """URL of the depot for users; empty: ``depotUrl``."""
+    """URL at which users reach the depot. Empty to use ``depot_url``."""
     ca: str = ""
     """CA certificate of registry and depot in PEM format."""
     key_file: str = KEY_FILE
-    """File with the key shared by controller and depot."""
+    """Path of the file with the key that controller and depot share."""
     namespace: str = ""
-    """Namespace of registry and depot, in which ClusterModels are published and the Secrets of catalogs are stored;
-    empty: the system namespace."""
+    """Namespace of the registry and the depot. ClusterModels are published in this namespace, and the Secrets of
+    catalogs are stored there. Empty to use the system namespace."""
     upload_seconds: Annotated[int, Meta(ge=60)] = 1800
-    """How long a user may upload."""
+    """Seconds that an upload may take."""
     publications_at_once: Annotated[int, Meta(ge=1)] = 4
-    """Maximum models published concurrently."""
+    """Maximum number of models that are published at a time."""
     capacity_limit: Annotated[str, Meta(pattern=QUANTITY)] = ""
-    """Maximum total size of all artifacts, such as 500Gi; empty: unlimited."""
+    """Maximum total size of all artifacts, such as ``500Gi``. Empty for no limit."""
     namespace_share: Annotated[int, Meta(ge=1, le=100)] = 90
     """Percentage of ``capacity_limit`` that the models of one namespace can use."""
     delivery: Literal["SharedPVC", "ImageVolume"] = "SharedPVC"
-    """How models get into pods."""
+    """Delivery method: a claim that pods share, or an image volume per model."""
     storage_class_name: str = ""
-    """StorageClass of claims with delivered models; empty: the cluster's default."""
+    """StorageClass of claims with delivered models. Empty to use the cluster's default."""
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
     """Access mode of claims with delivered models."""
     run_as_user: Annotated[int, Meta(ge=0)] = 65532
-    """User that fills claims with delivered models. 0 if volumes do not support a pod's group and so belong to root,
-    like node directories."""
+    """UID of the Jobs that fill claims with delivered models. Use 0 for volumes that do not support a pod's group, and
+    therefore belong to root."""
     node_registry: str = ""
-    """``host:port`` of the registry for nodes; empty: no image volumes."""
+    """``host:port`` at which nodes reach the registry. Empty if image volumes are not available."""
     image: bool = False
-    """Whether each model is also published as an ordinary image, which image volumes need."""
+    """Whether each model is also published as a container image. Image volumes require one."""
     ollama_endpoint: Https = ""
-    """A mirror of Ollama's registry; empty: the public one."""
+    """URL of a mirror of Ollama's registry. Empty to use the public registry."""
 
     @property
     def copies(self) -> int:
-        """How often the registry stores the files of each model."""
+        """Number of copies of each model's files in the registry."""
         return 2 if self.image else 1
 
 
 def deckhouse(settings: Settings) -> DeckhouseSettings:
-    """Returns Deckhouse's part of the operator's settings. Raises msgspec.ValidationError for values that the
-    controller rejects at startup."""
+    """Return Deckhouse's part of the operator's settings, with defaults for the namespace and the upload URL. Raise
+    msgspec.ValidationError for invalid values, which the controller rejects at startup."""
     own = msgspec.convert(settings.of("deckhouse"), DeckhouseSettings)
     return msgspec.structs.replace(
         own, namespace=own.namespace or settings.system_namespace, upload_url=own.upload_url or own.depot_url

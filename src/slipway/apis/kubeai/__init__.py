@@ -1,5 +1,5 @@
-"""KubeAI: ``kubeai.org/v1``, kind Model. Serves models from many sources on six engines, with adapters, caches and
-autoscaling."""
+"""The KubeAI API, ``kubeai.org/v1``: its kind Model serves weights from many sources on six engines, with adapters,
+caches and autoscaling."""
 
 from __future__ import annotations
 

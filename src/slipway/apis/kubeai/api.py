@@ -1,4 +1,4 @@
-"""KubeAI's kind: the functions that turn a Model into children and a status."""
+"""The KubeAI kind Model, with the functions that turn it into child objects and a status."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from slipway.serving.status.report import REPORTED
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """Returns the watches of a Model. ConfigMaps with files are read by name, because other users may keep private data
-    in ConfigMaps."""
+    """Return the watches for Models. ConfigMaps with a Model's files are not listed but read by name, because other
+    users may store private data in ConfigMaps."""
     kind, system = MODEL.kind, settings.system_namespace
     index = by_reference(lambda resource: resolve.references(resource, settings))
     return (

@@ -1,4 +1,4 @@
-"""KubeAI's description for installers and clients."""
+"""Description of KubeAI for installers and clients: resources, permissions and metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slipway.apis.kubeai.types import KIND
 from slipway.kube.objects import CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM, POD
 
 MEASURED = tuple(engine.name for engine in ENGINES.values() if engine.metrics)
-"""Engines with metrics, by the pods' label."""
+"""Names of the engines that have metrics. They are values of the pod label ``app.kubernetes.io/name``."""
 
 DESCRIPTION = Description(
     name="kubeai",

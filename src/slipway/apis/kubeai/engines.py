@@ -1,4 +1,4 @@
-"""Engines as used by KubeAI: their names, their images, and the URLs that each can read. Pure."""
+"""Engines of KubeAI Models: their names, their images, and the URLs that each of them can read. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IMAGE_NAMES = {
     "amd-gpu": "rocm",
     "google-tpu": "tpu",
 }
-"""Name of an image in the system configuration -> accelerator."""
+"""Image name in the system configuration -> accelerator. An empty accelerator stands for the default image."""
 
 WITHOUT_SECURITY_CONTEXT = frozenset({"Infinity"})
 """Engines whose containers ignore ``modelServerPods.securityContext`` in KubeAI."""
@@ -35,19 +35,19 @@ NAMES_MODEL = {
     "store": "the PVC can contain several models. Add ?model=<name>, such as pvc://claim?model=qwen2:0.5b",
     "file": "llama.cpp needs a file. Add ?model=<path of the GGUF file>, such as pvc://claim?model=qwen.gguf",
 }
-"""What an engine needs on a volume -> how to name the model if the directory alone does not identify it."""
+"""What an engine reads, ``store`` or ``file`` -> advice for URLs of volumes that do not identify the model."""
 
 
 def images(engine: Engine) -> dict[str, str]:
-    """Returns its public images by their names in the system configuration."""
+    """Return the public images of an engine, by image name in the system configuration."""
     return {
         name: engine.images[accelerator] for name, accelerator in IMAGE_NAMES.items() if accelerator in engine.images
     }
 
 
 def located(url: ModelUrl, engine: Engine) -> ModelUrl:
-    """Splits the URL of an engine that takes a file into directory and file, such as ``pvc://claim/folder/model.gguf``:
-    the directory is mounted."""
+    """Split the path of a URL such as ``pvc://claim/folder/model.gguf`` into directory and file if the engine reads a
+    file. Pods then mount the directory. Return other URLs unchanged."""
     folder, _slash, file = url.path.rpartition("/")
     if url.scheme != "pvc" or url.model or engine.reads != "file" or not file.lower().endswith(".gguf"):
         return url
@@ -55,8 +55,8 @@ def located(url: ModelUrl, engine: Engine) -> ModelUrl:
 
 
 def refusal(url: ModelUrl, engine: Engine, *, cached: bool) -> str | None:
-    """Returns why an engine cannot use a URL, or None. ``cached``: whether the loader first downloads the weights into
-    a cache."""
+    """Return the reason why an engine cannot use a URL, or None if it can. ``cached``: whether the loader first
+    downloads the weights into a cache."""
     if cached and url.scheme not in CACHED:
         return f"{url.place!r}: caches support only {', '.join(CACHED)}"
     # A cache has the layout of a Hub repository, even if the weights came from a bucket.

@@ -1,4 +1,4 @@
-"""Names and labels of a KubeAI Model's objects, the original's where they exist. Pure."""
+"""Names, labels and annotations of a KubeAI Model's objects, with the original KubeAI values if they exist. Pure."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import hashlib
 from slipway.serving.wire.agent import SERVING, SERVING_LABEL
 
 ADAPTER_LABEL = "adapter.kubeai.org/"
-"""Prefix of the label that a pod has for each adapter that it serves, as in the original; the value shows the version.
-The rest is the adapter's own name, without its model's."""
+"""Prefix of the label that a pod has for each adapter that it serves, as in the original KubeAI. The rest of the label
+is the adapter's name without its model's name, and the value identifies the adapter's version."""
 FEATURE = "features.kubeai.org/"
 """Prefix of a Model's label for each of its features."""
 FINALIZER = "kubeai.org/cache-eviction"
 PROFILE = "slipway.inference/cache-profile"
-"""Annotation of a Model: the cache profile of the volume with its weights, even if the Model no longer names it."""
+"""Annotation of a Model with the cache profile of the volume that contains its weights. It stays after the Model's spec
+no longer names the profile, until the weights are removed."""
 FILES = "slipway.inference/files"
-"""Annotation of a Model that has or had files: there may be a ConfigMap with them."""
+"""Annotation of a Model that has or had files, and may therefore have a ConfigMap."""
 LOADED = "models.kubeai.org/"
-"""Prefix of the claim's annotation for each Model whose weights are complete on it."""
+"""Prefix of a claim's annotation for each Model whose weights on the claim are complete."""
 ROOT = "models"
-"""Folder on a cache's claim with a subfolder for each Model."""
+"""Directory on a cache's claim, with a subdirectory for each Model."""
 SERVICE_LENGTH = 63
 
 
@@ -28,7 +29,7 @@ def workload_name(model: str) -> str:
 
 
 def claim_name(profile: str) -> str:
-    """Returns the name of a profile's claim, which all Models of a namespace share."""
+    """Return the name of a cache profile's claim, which all Models of a namespace share."""
     return f"shared-model-cache-{profile}"
 
 
@@ -41,14 +42,15 @@ def evict_name(model: str) -> str:
 
 
 def service_name(model: str) -> str:
-    """Returns the Service's name. It cannot contain dots: they are replaced, and a digest keeps it unique."""
+    """Return the name of a Model's Service. Service names cannot contain dots, so dots are replaced and a digest keeps
+    the name unique."""
     name = workload_name(model)
     return _with_digest(name.replace(".", "-"), model) if "." in name else name
 
 
 def adapter_service_name(model: str, adapter: str) -> str:
-    """Returns the name of an adapter's Service. It always has a digest, because ``model-a-b`` may be the adapter b of
-    a, or the model a-b."""
+    """Return the name of an adapter's Service. The name contains a digest, because ``model-a-b`` could otherwise be the
+    adapter b of the Model a, or the Model a-b."""
     return _with_digest(f"{workload_name(model).replace('.', '-')}-{adapter}", f"{model}/{adapter}")
 
 
@@ -66,5 +68,5 @@ def adapter_selector(model: str, adapter: str) -> dict[str, str]:
 
 
 def public_name(model: str, adapter: str) -> str:
-    """Returns the model ID of an adapter."""
+    """Return the model ID that clients send for an adapter: ``<model>_<adapter>``."""
     return f"{model}_{adapter}"

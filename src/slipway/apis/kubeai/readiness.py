@@ -1,4 +1,4 @@
-"""Rules for the readiness of a Model, from its status."""
+"""Rules that derive readiness and failure from the status of a Model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from slipway.serving.contract.readiness import (
 )
 
 AVAILABLE = Condition("Available", excused=("ScaledToZero",))
-"""A Model without requests has no replica, which is normal."""
+"""Condition that the Model is available. A Model that is scaled to zero counts as available, because the next request
+starts a replica."""
 CACHE_LOADED = Condition("CacheLoaded", optional=True)
-"""Only Models with a cache have it."""
+"""Condition that the cache is loaded. Only Models with a cache have it."""
 ADAPTERS_LOADED = Condition("AdaptersLoaded", excused=("ScaledToZero",), optional=True)
-"""Only Models with adapters have it."""
+"""Condition that the adapters are loaded. Only Models with adapters have it."""
 
 READINESS = Readiness(
     ready=AllOf((Condition("Accepted"), AVAILABLE, COMPLETE, CACHE_LOADED, ADAPTERS_LOADED, REACHED)),

@@ -1,6 +1,6 @@
-"""The system configuration that all Models of KubeAI share: profiles, images, the timing of the autoscaler. Pure.
+"""The system configuration that all KubeAI Models share: profiles, images and the timing of the autoscaler. Pure.
 
-:mod:`slipway.apis.kubeai.system_yaml` parses it.
+:mod:`slipway.apis.kubeai.system_yaml` parses the configuration.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ UNUSED = (
     "proxy",
     "gatewayAPI",
 )
-"""Keys of KubeAI's configuration that have no effect here. Any value is accepted."""
+"""Keys of KubeAI's configuration that Slipway accepts with any value and ignores."""
 NAME = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"
 
 
 def _describe_text(expected: str, pattern: str) -> Meta:
-    """Describes a value's text in the schema. The parser's own errors are more specific."""
+    """Return schema metadata for a text, with a description and a pattern. The parser's own errors are more
+    specific."""
     return Meta(extra_json_schema={"type": "string", "description": expected, "pattern": f"^({pattern})$"})
 
 
 def _describe_keys(expected: str, pattern: str) -> Meta:
-    """Describes a mapping's keys in the schema."""
+    """Return schema metadata for the keys of a mapping, with a description and a pattern."""
     return Meta(extra_json_schema={"propertyNames": {"description": expected, "pattern": f"^({pattern})$"}})
 
 
@@ -69,14 +70,14 @@ _ANY_NAME = _describe_keys("a name", r"\S+")
 
 
 def _require_one(*fields: str) -> Meta:
-    """Requires at least one of these fields of a mapping, in the schema."""
+    """Return schema metadata that requires at least one of ``fields`` in a mapping."""
     return Meta(
         extra_json_schema={"anyOf": [{"required": [one], "properties": {one: {"minLength": 1}}} for one in fields]}
     )
 
 
 class InvalidConfigError(InvalidSpecError):
-    """The system configuration is not valid. The message names the key and the expected value."""
+    """Error for an invalid system configuration. The message names the key and the expected value."""
 
     def __init__(self, fault: str) -> None:
         super().__init__("InvalidConfig", f"system configuration: {fault}")
@@ -84,7 +85,8 @@ class InvalidConfigError(InvalidSpecError):
 
 
 class SecretNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Secrets with credentials in the Model's namespace. A missing one is no error. Empty: none is used."""
+    """Names of Secrets with credentials in the Model's namespace. A missing Secret is no error, and an empty name means
+    that no Secret is used."""
 
     alibaba: NameOrNone = ""
     aws: NameOrNone = ""
@@ -94,34 +96,35 @@ class SecretNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One engine."""
+    """Images of one engine."""
 
     images: Annotated[dict[str, Image], _ANY_NAME]
-    """Image name, as resource profiles say it, or ``default`` -> container image."""
+    """``imageName`` of a resource profile, or ``default`` -> container image."""
 
 
 class ModelLoading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The program that fills caches and fetches adapters."""
+    """Configuration of the loader, which fills caches and downloads adapters."""
 
     image: str = ""
-    """Empty: the controller's own setting ``loaderImage``."""
+    """Container image of the loader. Empty to use the controller's setting ``loaderImage``."""
 
 
 class DeviceClaim(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Devices that a pod gets by dynamic resource allocation, instead of from a device plugin."""
+    """A device claim: devices that a pod gets by dynamic resource allocation instead of from a device plugin."""
 
     resource_claim_template_name: NameOrNone = ""
-    """ResourceClaimTemplate in the Model's namespace: each pod gets its own claim."""
+    """Name of a ResourceClaimTemplate in the Model's namespace. Each pod gets its own claim from the template."""
     resource_claim_name: NameOrNone = ""
-    """ResourceClaim in the Model's namespace. All pods share it."""
+    """Name of a ResourceClaim in the Model's namespace, which all pods of the Model share."""
     claim_name: Name = "gpu-claim"
-    """The claim's name in the pod."""
+    """Name of the claim in the pod."""
     claim_request: NameOrNone = "gpu"
-    """The claim's request that the engine gets. Empty: all requests."""
+    """Name of the claim's request whose devices the engine gets. Empty to give the engine the devices of all
+    requests."""
 
     @property
     def in_pod(self) -> tuple[Object, ...]:
-        """The pod's ``resourceClaims``. Empty if the profile has no claim."""
+        """Items of the pod's ``resourceClaims``. Empty if the profile has no claim."""
         names = {
             "resourceClaimTemplateName": self.resource_claim_template_name,
             "resourceClaimName": self.resource_claim_name,
@@ -131,13 +134,13 @@ class DeviceClaim(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
 
     @property
     def in_container(self) -> tuple[Object, ...]:
-        """The container's ``resources.claims``."""
+        """Items of the container's ``resources.claims``. Empty if the profile has no claim."""
         request = {"request": self.claim_request} if self.claim_request else {}
         return ({"name": self.claim_name, **request},) if self.in_pod else ()
 
 
 class ResourceProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The resources of one share of a model's pod, and its nodes."""
+    """Resources of a Model's pod per unit of its ``resourceProfile`` count, and the nodes on which the pod can run."""
 
     image_name: str = ""
     requests: Annotated[dict[str, Quantity], _ANY_NAME] = {}
@@ -148,10 +151,10 @@ class ResourceProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     scheduler_name: str = ""
     runtime_class_name: str = ""
     dra: Annotated[DeviceClaim, _require_one("resourceClaimTemplateName", "resourceClaimName")] = DeviceClaim()
-    """The number of shares does not multiply the claim, which has its own number of devices."""
+    """Device claim of the pod. The count does not multiply the claim, which has its own number of devices."""
 
     def times(self, count: int) -> ResourceProfile:
-        """Returns the profile with ``count`` times its resources."""
+        """Return the profile with its requests and limits multiplied by ``count``."""
         return msgspec.structs.replace(
             self,
             requests={name: multiply(quantity, count) for name, quantity in self.requests.items()},
@@ -160,7 +163,7 @@ class ResourceProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
 
 class SharedFilesystem(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A volume that many pods can mount at once."""
+    """A volume that many pods can mount at the same time."""
 
     storage_class_name: str = ""
     persistent_volume_name: str = ""
@@ -168,7 +171,7 @@ class SharedFilesystem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class CacheProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Where weights are cached."""
+    """A cache for weights."""
 
     shared_filesystem: Annotated[SharedFilesystem, _require_one("storageClassName", "persistentVolumeName")]
 
@@ -176,12 +179,12 @@ class CacheProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
 class Patch(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"source": "from"}, forbid_unknown_fields=True
 ):
-    """One operation of RFC 6902 on the pod. :mod:`slipway.kube.values.jsonpatch` applies it in the form of builtins."""
+    """One RFC 6902 operation on the pod. :mod:`slipway.kube.values.jsonpatch` applies the operation as a mapping."""
 
     op: Literal["add", "remove", "replace", "move", "copy", "test"]
     path: Pointer
     source: Pointer = ""
-    """``from``: the path that ``move`` and ``copy`` read."""
+    """The field ``from``: the path from which ``move`` and ``copy`` read."""
     value: Any = msgspec.UNSET
 
 
@@ -196,37 +199,38 @@ _COMPLETE = Meta(
 
 
 class SecretName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Names a Secret."""
+    """Reference to a Secret."""
 
     name: Name
 
 
 class ModelServerPods(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Fields of the pods of all models."""
+    """Fields for the pods of all Models."""
 
     service_account_name: str = ""
-    """Empty: the default account of the Model's namespace, without its token."""
+    """Name of the pods' ServiceAccount. Empty to use the default account of the Model's namespace, without mounting its
+    token."""
     pod_security_context: Object = {}
     security_context: Object = {}
-    """Of the engine's container."""
+    """Security context of the engine's container."""
     image_pull_secrets: tuple[SecretName, ...] = ()
     json_patches: tuple[Annotated[Patch, _COMPLETE], ...] = msgspec.field(default=(), name="jsonPatches")
 
 
 class ModelRollouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a changed model is rolled out."""
+    """Settings for the rollout of a changed Model."""
 
     surge: Annotated[int, Meta(ge=0)] = 1
-    """Extra pods during a rollout."""
+    """Maximum number of additional pods during a rollout."""
 
 
 class ModelAutoscaling(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The autoscaler's pace. Times are seconds."""
+    """Timing of the autoscaler, in seconds."""
 
     interval: Seconds = 10.0
-    """Between two evaluations."""
+    """Seconds between two evaluations."""
     time_window: Seconds = 600.0
-    """Over which requests in flight are averaged."""
+    """Seconds over which the number of in-flight requests is averaged."""
     state_config_map_name: str = ""
 
 
@@ -237,7 +241,7 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     model_servers: Annotated[
         Mapping[str, ModelServer], Meta(extra_json_schema={"propertyNames": {"enum": [*get_args(Engine)]}})
     ]
-    """Engine, as Models name it, -> its images."""
+    """``spec.engine`` of Models -> images of the engine."""
     model_loading: ModelLoading
     resource_profiles: Annotated[Mapping[str, ResourceProfile], _describe_keys("a name without ':'", r"[^:\s]+")]
     cache_profiles: Annotated[
@@ -247,11 +251,11 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     model_rollouts: ModelRollouts
     model_autoscaling: ModelAutoscaling
     unknown_keys: tuple[str, ...] = ()
-    """Paths of unknown keys, which have no effect: misspelled ones, and those of later versions of KubeAI."""
+    """Paths of unknown keys, which have no effect. They are misspelled, or from later versions of KubeAI."""
 
     def resource_profile(self, reference: str) -> ResourceProfile:
-        """Returns the profile of ``name:count`` with its resources multiplied. Raises InvalidSpecError: InvalidSpec,
-        UnknownProfile."""
+        """Return the resource profile for ``name:count``, with its resources multiplied by the count. Raise
+        InvalidSpecError with the reason InvalidSpec or UnknownProfile."""
         name, colon, count = reference.partition(":")
         if not name or not colon or not re.fullmatch(r"0*[1-9]\d{0,5}", count):
             raise InvalidSpecError(
@@ -269,7 +273,7 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.resource_profiles[name].times(int(count))
 
     def cache_profile(self, name: str) -> SharedFilesystem:
-        """Returns the profile's volume. Raises InvalidSpecError: UnknownCacheProfile."""
+        """Return the volume of a cache profile. Raise InvalidSpecError with the reason UnknownCacheProfile."""
         if name not in self.cache_profiles:
             choices = ", ".join(sorted(self.cache_profiles)) or "none"
             raise InvalidSpecError(
@@ -280,7 +284,7 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.cache_profiles[name].shared_filesystem
 
     def image(self, engine: str, profile: ResourceProfile) -> str:
-        """Returns the engine's image for a profile. Raises InvalidSpecError: NoImage."""
+        """Return the engine's image for a resource profile. Raise InvalidSpecError with the reason NoImage."""
         server = self.model_servers.get(engine)
         images = server.images if server else {}
         image = images.get(profile.image_name) or images.get("default")
@@ -294,8 +298,8 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def schema() -> Object:
-    """Returns the JSON Schema of the file. No section is required, because ``defaults.yaml`` has all of them. Keys of
-    KubeAI without effect here are marked as deprecated."""
+    """Return the JSON Schema of ``system.yaml``. No section is required, because ``defaults.yaml`` contains all of
+    them. KubeAI's keys without effect in Slipway are marked as deprecated."""
     whole = msgspec.json.schema(SystemConfig)
     for definition in whole["$defs"].values():
         del definition["description"]  # it describes the Python type

@@ -1,6 +1,7 @@
-"""KubeAI's ``system.yaml``: read, checked and added to the defaults. Pure.
+"""Parser of KubeAI's ``system.yaml``, which also adds the defaults. Pure.
 
-It is a key of a ConfigMap. Its entries are merged with those of ``defaults.yaml`` and with the engines' images.
+``system.yaml`` is a key of a ConfigMap. Its entries are merged with the entries of ``defaults.yaml`` and with the
+engines' images.
 """
 
 from __future__ import annotations
@@ -39,23 +40,26 @@ from slipway.kube.values.times import parse_duration
 T = TypeVar("T")
 
 MAX_BYTES = 256 << 10
-"""Maximum size of the configuration. KubeAI's own has 10 KB; parsing this much takes seconds."""
+"""Maximum size of the configuration in bytes. KubeAI's own configuration has 10 KB, and parsing the maximum takes
+seconds."""
 FOREIGN_LOADER = re.compile(r"(.*/)?kubeai-model-loader([:@].*)?")
-"""The image of KubeAI's loader, whose arguments differ from ours: the default replaces it."""
+"""Image of KubeAI's loader. Slipway ignores such an image and uses its own loader, because the two take different
+arguments."""
 CLAIM_NAME = re.compile(NAME)
 SHORTEST_SECONDS = 0.1
 GPU_RESOURCE = re.compile(r"gpu|/mig-")
-"""Resources of GPUs in the device plugins of NVIDIA, AMD and Intel."""
+"""Pattern of GPU resource names in the device plugins of NVIDIA, AMD and Intel."""
 SHAPES = {
     field.encode_name: inspect.type_info(field.type)
     for field in msgspec.structs.fields(SystemConfig)
     if field.encode_name in SECTIONS
 }
-"""Section -> its type."""
+"""Section of the configuration -> type of its value."""
 
 
 def parse(text: str) -> SystemConfig:
-    """Returns the configuration of a ``system.yaml``; an empty text gives the defaults. Raises InvalidConfigError."""
+    """Return the configuration in a ``system.yaml``, with all defaults. An empty text results in the defaults. Raise
+    InvalidConfigError for an invalid configuration."""
     config = _parse_or_fault(text)
     if isinstance(config, str):
         raise InvalidConfigError(config)
@@ -64,7 +68,8 @@ def parse(text: str) -> SystemConfig:
 
 @functools.lru_cache(maxsize=8)
 def _parse_or_fault(text: str) -> SystemConfig | str:
-    """Returns the configuration or the error. Both are cached: each reconciliation of a Model needs them."""
+    """Return the configuration, or the message of its error. Both are cached, because each reconciliation of a Model
+    needs one of them."""
     try:
         return _build(text)
     except InvalidConfigError as error:
@@ -94,7 +99,7 @@ def _build(text: str) -> SystemConfig:
 
 
 def _drop_unknown_keys(document: Object) -> tuple[Object, tuple[str, ...]]:
-    """Returns the configuration without unknown keys, and their paths."""
+    """Return the configuration without unknown keys, and the paths of these keys."""
     unknown: list[str] = []
     sections = {}
     for section, part in document.items():
@@ -106,7 +111,7 @@ def _drop_unknown_keys(document: Object) -> tuple[Object, tuple[str, ...]]:
 
 
 def _prune(value: Any, type_: inspect.Type, path: str, unknown: list[str]) -> Any:
-    """Returns a value without the keys that its type lacks, and adds their paths to ``unknown``."""
+    """Return a value without the keys that its type does not have. The paths of these keys are added to ``unknown``."""
     if isinstance(type_, inspect.Metadata):
         return _prune(value, type_.type, path, unknown)
     if isinstance(value, dict) and isinstance(type_, inspect.StructType):
@@ -138,8 +143,9 @@ def _defaults() -> Object:
 
 
 def _add_defaults(document: Object, defaults: Object) -> Object:
-    """Adds the defaults to a configuration. A complete entry replaces the default one: images with a ``default``, a
-    profile with resources. Any other entry, such as a profile with only node selectors, is merged into it."""
+    """Return the configuration with the defaults added. A complete entry replaces the default entry: images with a
+    ``default``, or a profile with resources. Any other entry, such as a profile with only node selectors, is merged
+    into the default entry."""
     whole = {}
     for section in SECTIONS:
         own, base = _require_mapping(document.get(section), section), defaults[section]
@@ -167,7 +173,7 @@ def _require_mapping(value: Any, path: str) -> Object:
 
 
 def _without_nulls(value: Object) -> Object:
-    """Removes null values, which are the same as missing ones, as in Go."""
+    """Return a mapping without null values. A null value counts as missing, as in Go."""
     return {name: entry for name, entry in value.items() if entry is not None}
 
 
@@ -179,8 +185,8 @@ def _convert(value: Any, type_: type[T], path: str) -> T:
 
 
 def _raise_invalid(path: str, fault: str) -> NoReturn:
-    """Raises InvalidConfigError with the key first, from a message of msgspec such as "Expected `str`, got `int` - at
-    `$.a`"."""
+    """Raise InvalidConfigError with a message that begins with the key. ``fault`` is a message of msgspec, which ends
+    with the path of the key."""
     fault, _at, place = fault.partition(" - at `$")
     raise InvalidConfigError(f"{path}{place.rstrip('`')}: {fault[0].lower()}{fault[1:]}")
 
@@ -204,7 +210,7 @@ def _parse_resource_profile(value: Object, path: str) -> ResourceProfile:
 
 
 def _check_claim(profile: ResourceProfile, path: str) -> None:
-    """Raises InvalidConfigError for an invalid device claim."""
+    """Raise InvalidConfigError for an invalid device claim of a resource profile."""
     if bool(profile.dra.resource_claim_template_name) == bool(profile.dra.resource_claim_name):
         raise InvalidConfigError(f"{path}.dra: expected resourceClaimTemplateName or resourceClaimName, and not both")
     gpus = sorted(filter(GPU_RESOURCE.search, {*profile.requests, *profile.limits}))
@@ -226,7 +232,8 @@ def _parse_quantities(value: Any, path: str) -> dict[str, str]:
 
 
 def _parse_quantity(value: Any, path: str) -> str:
-    """Returns a quantity in the API server's form. YAML numbers keep their digits: 0.5 is not rounded."""
+    """Return a quantity in the API server's form. Numbers in YAML keep their digits, so 0.5 is not rounded. Raise
+    InvalidConfigError for other values."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise InvalidConfigError(f"{path}: expected a quantity such as 2, 500m or 24Gi")
     try:
@@ -273,7 +280,8 @@ def _parse_autoscaling(value: Object) -> ModelAutoscaling:
 
 
 def _parse_duration(value: Any, path: str) -> float:
-    """Returns seconds. Numbers are nanoseconds, as in Go's JSON format of durations."""
+    """Return a duration in seconds. Numbers are nanoseconds, as in Go's JSON format of durations. Raise
+    InvalidConfigError for other values."""
     try:
         seconds = value / 1e9 if isinstance(value, int) and not isinstance(value, bool) else parse_duration(str(value))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The Model kind of KubeAI: its fields with their rules and descriptions. The CRD is generated from this module."""
+"""The KubeAI kind Model: its fields with their rules and descriptions. The CRD is generated from this module."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Replicas = Annotated[int, Meta(extra_json_schema=INT32)]
 
 
 def _starts(field: str, schemes: tuple[str, ...]) -> str:
-    """Returns the CEL condition that a field begins with one of these schemes."""
+    """Return the CEL expression that is true if a field begins with one of ``schemes``."""
     return " || ".join(f'{field}.startsWith("{scheme}://")' for scheme in schemes)
 
 

@@ -1,6 +1,6 @@
-"""URLs of models: parses ``scheme://place?options``. Pure.
+"""URLs of models, in the form ``scheme://place?options``. Pure.
 
-Engine, loader and pod volumes all get the location of the weights from the same URL.
+The engine, the loader and the pod volumes all get the location of the weights from the same URL.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ WORDS = {"true": True, "false": False}
 
 BUCKETS = ("s3", "gs", "oss")
 CACHED = FETCHED
-"""Schemes that a cache or an adapter can be loaded from."""
+"""Schemes from which caches and adapters can be loaded."""
 SCHEMES = ("hf", "ollama", "pvc", *BUCKETS, "oci")
 OPTIONS = ("model", "insecure", "pull")
 
 
 class InvalidUrlError(ValueError):
-    """The URL does not name a model. The message has the reason and the expected form."""
+    """Error for a URL that does not name a model. The message contains the reason and the expected form."""
 
 
 class ModelUrl(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,17 +35,17 @@ class ModelUrl(msgspec.Struct, frozen=True, kw_only=True):
 
     scheme: str
     ref: str
-    """Everything between ``://`` and ``?``."""
+    """The part of the URL between ``://`` and ``?``."""
     name: str
-    """``ref`` up to its first slash: a claim, bucket or owner."""
+    """``ref`` up to its first slash: the name of a claim, bucket or owner, depending on the scheme."""
     path: str
-    """``ref`` after its first slash; may be empty."""
+    """``ref`` after its first slash. Empty if ``ref`` has no slash."""
     model: str = ""
-    """The model to serve if the place has several: Ollama's model name, or a GGUF file's path."""
+    """The model to serve if the location contains several: an Ollama model name, or the path of a GGUF file."""
     insecure: bool = False
-    """Whether Ollama may skip the verification of the registry's certificate."""
+    """Whether Ollama may connect to the registry without verifying its certificate."""
     pull: bool = True
-    """Whether Ollama pulls from its registry; otherwise the model must already exist."""
+    """Whether Ollama pulls the model from its registry. If not, the model must already exist."""
 
     @property
     def place(self) -> str:
@@ -54,7 +54,7 @@ class ModelUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> ModelUrl:
-    """Parses a URL. Raises InvalidUrlError."""
+    """Parse a model URL. Raise InvalidUrlError for an invalid or unsupported one."""
     matched = FORM.fullmatch(text)
     if not matched:
         usual = "such as hf://Qwen/Qwen2.5-0.5B-Instruct"

@@ -1,5 +1,5 @@
-"""OME: ``ome.io/v1beta1``. Models are loaded onto nodes, runtimes define how they are served, and InferenceServices
-serve them."""
+"""The OME API, ``ome.io/v1beta1``: models are loaded onto nodes, runtimes define how to serve them, and
+InferenceServices serve them."""
 
 from __future__ import annotations
 

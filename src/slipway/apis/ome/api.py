@@ -1,4 +1,4 @@
-"""OME's kinds: the modules that turn each resource into children and a status."""
+"""The OME kinds, each with the functions that turn a resource into child objects and a status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slipway.serving.contract.table import Table
 
 
 def _runtimes(resource: CustomResource) -> Table[World]:
-    """Returns a runtime's functions. A runtime has no children."""
+    """Return the functions for a kind of runtime. Runtimes have no child objects."""
     return Table(
         name="ome",
         resource=resource,

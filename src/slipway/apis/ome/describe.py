@@ -1,4 +1,4 @@
-"""What installers and clients need to know about OME."""
+"""Description of OME for installers and clients: resources, permissions and metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slipway.kube.objects import (
 from slipway.serving.pods.groups import LEADER_WORKER_SET
 
 MEASURED = tuple(sorted(engine.name for engine in ENGINES.values() if engine.metrics))
-"""Engines that have metrics, as values of their pods' label."""
+"""Names of the engines that have metrics. They are values of the pod label ENGINE_LABEL."""
 COMPONENT_PODS = tuple(f"{names.SERVICE_LABEL}={{name}},component={part}" for part in ("engine", "decoder", "router"))
 
 MODELS = tuple(

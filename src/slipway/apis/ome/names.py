@@ -1,4 +1,4 @@
-"""Names, labels and annotations of OME. They are the same as in the original where it has them. Pure."""
+"""Names, labels and annotations of OME, with the original OME's values if it has them. Pure."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ MODEL_FINALIZERS = {
     CLUSTER_BASE_MODEL.kind: "clusterbasemodels.ome.io/finalizer",
     FINE_TUNED_WEIGHT.kind: "finetunedweights.ome.io/finalizer",
 }
-"""Finalizers of a model while nodes have its files. Those of base models are the same as in the original."""
+"""Model kind -> finalizer that a model has while nodes have its files. BaseModels and ClusterBaseModels use the
+finalizers of the original OME."""
 SERVICE_FINALIZER, BENCHMARK_FINALIZER = "inferenceservice.finalizers", "benchmarkjob.finalizers"
-"""Finalizers of the original on adopted objects. They require no action."""
+"""Finalizers that the original OME set on adopted InferenceServices and BenchmarkJobs. Deletion needs no action for
+them."""
 
 SERVICE_LABEL, COMPONENT_LABEL, RUNTIME_LABEL = "ome.io/inferenceservice", "component", "serving-runtime"
 MODEL_NAME_LABEL, MODEL_SIZE_LABEL = "base-model-name", "base-model-size"
 MODEL_TYPE_LABEL, MODEL_VENDOR_LABEL = "base-model-type", "base-model-vendor"
 MODEL_LABEL = "ome.io/model"
-"""Label of the Jobs that load a model, and of their pods: the model's name."""
+"""Label of the Jobs that load a model, and of their pods. The value is the model's name."""
 VOLUME_LABEL, VOLUME_OF_LABEL = "slipway.inference/volume", "slipway.inference/volume-of"
-"""Labels of a model's volumes and claims. The first contains the name of a volume, by which its claim selects it; the
-second is on claims and contains the end of the model's node label."""
+"""Labels of a model's volumes and claims. VOLUME_LABEL contains the volume's name, and is how a claim selects its
+volume. VOLUME_OF_LABEL is on claims, and contains the name of the model's node label without its prefix."""
 ENGINE_LABEL = "ome.io/engine"
-"""Label of pods that receive requests: the engine in their command line, if it is a known one."""
+"""Label of pods that receive requests. The value is the engine recognized from the command line; pods with an unknown
+engine do not have the label."""
 FINE_TUNED_LABEL, STRATEGY_LABEL = "fine-tuned-serving", "fine-tuned-weight-ft-strategy"
 MERGED_LABEL = "fine-tuned-serving-with-merged-weights"
 BENCHMARK_LABEL = "benchmark"
 RESERVED_LABEL = "models.ome/reserve-model-artifact"
-"""Label of a model: its files stay on the nodes when it is deleted."""
+"""Label of a model whose files stay on the nodes when the model is deleted."""
 
 MODE = "ome.io/deploymentMode"
 AUTOSCALER_CLASS, METRICS = "ome.io/autoscalerClass", "ome.io/metrics"
@@ -46,20 +49,21 @@ ACCELERATOR_CLASS = "ome.io/accelerator-class"
 SERVICE_TYPE, LOAD_BALANCER_IP = "ome.io/service-type", "ome.io/load-balancer-ip"
 MODEL_CATEGORY = "models.ome.io/category"
 SKIP_CONFIG = "ome.oracle.com/skip-config-parsing"
-"""Annotation of a model: its spec is not completed from its files."""
+"""Annotation of a model whose spec is not completed from its files."""
 
 NODE_LABEL = "models.ome.io/"
-"""Prefix of the node label for each model that a node has, or is about to have."""
+"""Prefix of the node label for each model that a node has or will have."""
 READY = "Ready"
-"""Value of the label on a node that has the model."""
+"""Value of a model's label on a node that has the model."""
 
 CLUSTER_NAME, SPACED_NAME, SPACE = 32, 38, 8
-"""Maximum characters in a node label for a name, for a namespace with a name, and for a shortened namespace."""
+"""Maximum number of characters in a node label for the name of a cluster-scoped model, for a namespace and name
+together, and for a shortened namespace."""
 
 
 def node_label(kind: Kind, namespace: str, name: str) -> str:
-    """Returns the node label of a model, in the original's form: ``models.ome.io/clusterbasemodel.<name>``, or
-    ``models.ome.io/<namespace>.basemodel.<name>``. Long names keep their end, preceded by a digest of the whole
+    """Return the node label of a model, in the original OME's form: ``models.ome.io/clusterbasemodel.<name>`` or
+    ``models.ome.io/<namespace>.basemodel.<name>``. A long name is replaced by a digest of the name and the end of the
     name."""
     what = kind.kind.lower()
     if not kind.namespaced:
@@ -71,17 +75,18 @@ def node_label(kind: Kind, namespace: str, name: str) -> str:
 
 
 def space(namespace: str) -> str:
-    """Returns the beginning of the label of a model with a long name."""
+    """Return the namespace as it appears in the node labels of models with long names, shortened if necessary."""
     return ending(namespace, SPACE)
 
 
 def component_name(service: str, component: str) -> str:
-    """Returns the name of all objects of a service's component: ``<service>-<component>``, at most 63 characters."""
+    """Return the name of all objects of a service's component: ``<service>-<component>``, shortened to 63
+    characters."""
     return with_ending(service, f"-{component}")
 
 
 def text_value(text: str) -> str:
-    """Converts a text to a label value: invalid characters become dashes, and a digest replaces the beginning of a long
+    """Return a text as a label value: invalid characters become dashes, and a digest replaces the beginning of a long
     text."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in text)
     return ending(plain.strip("-_."), NAME_LENGTH)

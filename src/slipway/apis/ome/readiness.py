@@ -1,4 +1,4 @@
-"""How to interpret the statuses of OME's kinds."""
+"""Rules that derive readiness, rejection and failure from the status of each OME kind."""
 
 from __future__ import annotations
 

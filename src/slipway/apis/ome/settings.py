@@ -1,4 +1,4 @@
-"""Settings: the operator's choices for OME."""
+"""The operator's settings for OME."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ import msgspec
 from slipway.serving.contract.settings import Settings
 
 Root = Annotated[str, msgspec.Meta(pattern=r"^(?!.*/\.\.?(/|$))/[^/]")]
-"""The absolute path of a folder that is not the root of the node."""
+"""An absolute path of a node directory other than ``/``, without ``.`` or ``..`` segments."""
 ROOTS = ("/raid/models", "/mnt/models", "/mnt/data/models")
 
 
 class OMESettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """See :class:`slipway.serving.contract.settings.Settings` for the settings of every API."""
+    """The operator's settings for OME. :class:`slipway.serving.contract.settings.Settings` has the settings common to
+    all APIs."""
 
     namespace: str = "ome"
-    """Namespace of the Jobs that load models onto nodes, and of the Secrets that these models name. Only the operator
-    may write there."""
+    """Namespace of the Jobs that load models onto nodes, and of the Secrets with the models' credentials. Only the
+    operator may write to this namespace."""
     model_roots: tuple[Root, ...] = ROOTS
-    """Folders of the nodes that may contain models. The first one is used for models without a path."""
+    """Node directories that may contain models. Models without a path are stored in the first one."""
     shared_roots: tuple[Root, ...] = ()
-    """Folders of the nodes that may contain models of all namespaces, in addition to their namespace's folder."""
+    """Node directories that may contain models of any namespace, in addition to each namespace's own directory."""
     loads_at_once: Annotated[int, msgspec.Meta(ge=1)] = 3
     """Maximum number of models that one node loads at a time."""
     run_as_user: int = 65532
-    """User that fills the models' folders on nodes and becomes their owner first. 0: root."""
+    """UID of the loader on nodes, which owns the model directories. 0 is root."""
 
 
 def ome(settings: Settings) -> OMESettings:
-    """Returns OME's part of the operator's settings. Raises msgspec.ValidationError for values that the controller
-    rejects at startup."""
+    """Return OME's part of the operator's settings. Raise msgspec.ValidationError for invalid values, which the
+    controller rejects at startup."""
     return msgspec.convert(settings.of("ome"), OMESettings)

@@ -1,1 +1,1 @@
-"""Catalogs of other clusters: the ModelCatalogSource, and the entry that fits a model. Pure."""
+"""Model catalogs of other clusters: the ModelCatalogSource, and the choice of an entry for a model. Pure."""

@@ -1,4 +1,4 @@
-"""Choice: the catalog entry that a model requests. Pure."""
+"""Choice: the selection of the catalog entry that a model requests. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from slipway.serving.contract.watches import enqueue_nothing
 from slipway.serving.wire.catalogs import IMPORTS, UndecidedError, choose_catalog, choose_entry
 
 CHOOSING = "choosing"
-"""Index of models from catalogs for which no entry has been chosen yet."""
+"""Index of models from catalogs without a chosen entry. Its only value is ``yes``."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """The entry to import."""
+    """A catalog entry to import."""
 
     source_name: str
     """Name of the ModelCatalogSource."""
@@ -30,29 +30,31 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     revision: str = ""
     """Revision of the catalog."""
     digest: str
-    """Digest of the other cluster's artifact."""
+    """Digest of the artifact in the other cluster."""
     size: int = 0
-    """Size in bytes; 0: the catalog does not declare it."""
+    """Size in bytes. 0 if the catalog does not declare a size."""
     address: str
-    """``HOST:PORT/PATH`` of the depot from which the publisher requests a grant. So it only gets a short-lived token
-    for a single repository, and never the catalog's credential."""
+    """``HOST:PORT/PATH`` of the depot from which the publisher requests a grant. The publisher thus gets a short-lived
+    token for a single repository, and never the catalog's credentials."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """No entry can be chosen yet. This may change without a change of the spec."""
+    """Result if no entry can be chosen yet. A later read of a catalog may allow a choice without a change of the
+    model's spec."""
 
     message: str
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """No entry can be chosen until the spec or the catalog changes."""
+    """Result if no entry can be chosen until the model's spec or the catalog changes."""
 
     reason: str
     message: str
 
 
 def choice(world: World, reference: CatalogEntry) -> Entry | Waiting | Refused:
-    """Returns the entry for a reference. An entry in the status stays chosen, whatever the catalog contains now."""
+    """Return the catalog entry for a reference, or the reason why none can be chosen. An entry in the model's status
+    stays chosen, even if the catalog no longer contains it."""
     model, place = world.resource, key(world.resource)
     depot = urlsplit(deckhouse(world.settings).depot_url).netloc
     address = f"{depot}{IMPORTS}/{place.namespace or '-'}/{place.name}/{uid(model)}"
@@ -94,7 +96,7 @@ def _frozen(model: Object) -> Object:
 
 
 def watches(kind: Kind) -> tuple[Watch, ...]:
-    """Returns the watches for models of this kind: after a catalog was read, models without a chosen entry are
+    """Return the watches for models of a kind. After each read of a catalog, models without a chosen entry are
     enqueued."""
 
     def enqueue(_change: Change, listers: Listers) -> Iterable[Key]:
@@ -107,6 +109,6 @@ def watches(kind: Kind) -> tuple[Watch, ...]:
 
 
 def by_choosing(model: Object) -> Iterable[str]:
-    """Index function for :data:`CHOOSING`."""
+    """Return the values of a model in the index :data:`CHOOSING`."""
     source = (model.get("spec") or {}).get("source")
     return ("yes",) if isinstance(source, dict) and source.get("catalog") and not _frozen(model) else ()

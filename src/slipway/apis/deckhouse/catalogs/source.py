@@ -1,4 +1,4 @@
-"""ModelCatalogSource: another cluster's catalog, which is read regularly. Pure."""
+"""ModelCatalogSource: a catalog of another cluster, which is read at regular intervals. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFRESH_SECONDS, SHORTEST_SECONDS = 600.0, 30.0
 
 
 def plan(view: World) -> Plan:
-    """Returns the catalog to read. Raises InvalidSpecError."""
+    """Return a plan with the address of the catalog to read. Raise InvalidSpecError for an invalid spec."""
     try:
         spec = msgspec.convert(view.resource.get("spec"), types.CatalogSourceSpec)
     except msgspec.ValidationError as error:
@@ -33,8 +33,8 @@ def plan(view: World) -> Plan:
 
 
 def _seconds(interval: str | None) -> float:
-    """Returns the seconds between two reads of the catalog. Raises InvalidSpecError if the interval in the spec is
-    invalid."""
+    """Return the number of seconds between two reads of the catalog. ``interval``: the interval in the spec, such as
+    ``10m``. Raise InvalidSpecError for an invalid interval."""
     try:
         return max(parse_duration(interval), SHORTEST_SECONDS) if interval else REFRESH_SECONDS
     except ValueError as error:
@@ -42,8 +42,8 @@ def _seconds(interval: str | None) -> float:
 
 
 def status(view: World, rejection: Rejection | None) -> StatusResult:
-    """Returns the status of the catalog source. The last result stays until there is a newer one, for example after the
-    controller starts."""
+    """Return the status of the catalog source. If the catalog has not been read yet, for example after a restart of the
+    controller, the previous status is kept."""
     before: Object = view.resource.get("status") or {}
     catalog, observed = view.catalogs.get(key(view.resource).name), generation(view.resource)
     if catalog is None and rejection is None and before.get("observedGeneration") == observed:

@@ -1,7 +1,7 @@
-"""Contents: what a delivery adds to the pod template of another owner's workload, keeps there and removes again. Pure.
+"""Contents: the fields that a delivery adds to the pod template of another owner's workload, updates and removes. Pure.
 
-The rest of the template stays unchanged. Our additions are identified by name, so they are recognized whatever the
-author's apply has left of them.
+The rest of the template stays unchanged. The additions are identified by their names, so they are recognized even if
+the author has applied the workload again and removed some of them.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ CONTAINERS = ("initContainers", "containers")
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
-    """The names that identify our additions in a template."""
+    """Names that identify the additions of a delivery in a pod template."""
 
     annotations: str
-    """Prefix of their names."""
+    """Prefix of the annotations' names."""
     variables: tuple[str, ...]
     volumes: tuple[str, ...]
-    """Prefixes of their names."""
+    """Prefixes of the volumes' names."""
     pull_secrets: str
-    """Prefix of their names."""
+    """Prefix of the pull Secrets' names."""
     gate: str
-    """Scheduling gate, which is always removed."""
+    """Name of the scheduling gate, which is always removed."""
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """The additions of a delivery to a template, and to each of its containers; empty: nothing."""
+    """The additions of a delivery to a pod template and to each of its containers. Without arguments, nothing is
+    added."""
 
     annotations: Mapping[str, str] = {}
     env: tuple[Object, ...] = ()
@@ -40,7 +41,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_contents(template: Object, contents: Contents, ours: Names) -> Object:
-    """Returns the template with these contents in place of its earlier ones, and without the gate."""
+    """Return the template with ``contents`` in place of earlier contents, and without the scheduling gate."""
     metadata, pod = dict(template.get("metadata") or {}), dict(template["spec"])
     annotations = metadata.get("annotations") or {}
     others = {name: text for name, text in annotations.items() if not name.startswith(ours.annotations)}
@@ -58,8 +59,8 @@ def with_contents(template: Object, contents: Contents, ours: Names) -> Object:
 
 
 def find_conflict(template: Object, folder: str, ours: Names) -> tuple[str, str] | None:
-    """Returns the first container in which the author mounts something at or below this folder, and its path; None if
-    there is none."""
+    """Return the name of the first container in which the author mounts a volume at or below the directory ``folder``,
+    and the mount path. Return None if there is no such container."""
     for part in CONTAINERS:
         for container in template["spec"].get(part) or ():
             for mount in container.get("volumeMounts") or ():
@@ -70,7 +71,8 @@ def find_conflict(template: Object, folder: str, ours: Names) -> tuple[str, str]
 
 
 def _container(container: Object, contents: Contents, ours: Names) -> Object:
-    """Adds the contents to a container. Variables come before the container's own, which may refer to them."""
+    """Return the container with the contents. The added environment variables come first, because the container's own
+    variables may refer to them."""
     copy, is_variable = dict(container), lambda one: one["name"] in ours.variables
     _put(copy, "env", _merged(copy.get("env"), contents.env, "name", is_variable, first=True))
     _put(copy, "volumeMounts", _merged(copy.get("volumeMounts"), contents.mounts, "mountPath", _begins(ours.volumes)))
@@ -89,14 +91,17 @@ def _merged(
     *,
     first: bool = False,
 ) -> list[Object]:
-    """Returns a list with our desired items, each at its earlier position, and no others of ours."""
+    """Return the list ``before`` with the additions. An addition replaces the item with the same ``identity`` field.
+    Items that ``is_ours`` recognizes as earlier additions are removed. New items come last, or first if ``first`` is
+    set."""
     missing = {one[identity]: one for one in additions}
     items = [missing.pop(one[identity], one) for one in before or () if one[identity] in missing or not is_ours(one)]
     return [*missing.values(), *items] if first else [*items, *missing.values()]
 
 
 def _put(obj: Object, field: str, value: Sequence[Object] | Mapping[str, str]) -> None:
-    """Sets or removes a field. Empty lists are removed, because the API server drops them here."""
+    """Set a field, or remove the field if the value is empty. The API server also drops empty lists, so an unchanged
+    object stays equal."""
     obj.pop(field, None)
     if value:
         obj[field] = value

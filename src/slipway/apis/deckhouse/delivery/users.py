@@ -1,4 +1,5 @@
-"""Users: the workloads that read models, their watched fields, and how a model finds them. Pure."""
+"""Users: the workloads that read models, the fields of workloads that are watched, and the index by which a model finds
+them. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ from slipway.serving.contract.api import Listers, Watch, World
 from slipway.serving.contract.delivery import OBSERVED
 
 USERS = "models"
-"""Index of workloads: the models that they request or have, as ``namespace/name`` or ``/name``."""
+"""Index of workloads by the models that they request or have, as ``namespace/name`` for Models and ``/name`` for
+ClusterModels."""
 DELIVERED = "slipway.inference/delivered"
-"""Annotation of a workload with our additions: the models that it has, in the format of the index."""
+"""Annotation of a workload with delivered models. It contains the models in the format of the index USERS, separated by
+commas."""
 KEPT = (
     names.USES_MODEL,
     names.USES_CLUSTER_MODEL,
@@ -22,16 +25,17 @@ KEPT = (
     DELIVERED,
 )
 MOST_BYTES = 8192
-"""Maximum length of the names in one annotation; a longer one is cut just above it, which shows that it is too long."""
+"""Maximum number of characters in an annotation with model names. A longer annotation is cached with one more
+character, which shows that it is too long."""
 
 
 def split(text: str) -> list[str]:
-    """Splits an annotation into names, without checking them."""
+    """Split an annotation into model names, which may be invalid."""
     return [one.strip() for one in text.split(",")]
 
 
 def trim_workload(workload: Object) -> Object | None:
-    """Returns the metadata to cache of a workload, or None if it requests no model and has none."""
+    """Return the metadata of a workload to cache, or None if the workload neither requests nor has a model."""
     metadata = workload["metadata"]
     annotations = metadata.get("annotations") or {}
     annotations_left = {name: annotations[name][: MOST_BYTES + 1] for name in KEPT if name in annotations}
@@ -43,10 +47,10 @@ def trim_workload(workload: Object) -> Object | None:
 
 
 def by_model(workload: Object) -> Iterable[str]:
-    """Index function for :data:`USERS`.
+    """Return the values of a workload in the index :data:`USERS`.
 
-    Anyone who may write a workload may also set the annotation :data:`DELIVERED`, so models of other namespaces do not
-    wait for it.
+    Any client that can write a workload can also set the annotation :data:`DELIVERED`. Models of other namespaces in
+    that annotation are therefore ignored, so that their deletion does not wait for the workload.
     """
     annotations, namespace = annotations_of(workload), key(workload).namespace
     references = [f"{namespace}/{name}" for name in split(annotations.get(names.USES_MODEL, "")) if name]
@@ -56,7 +60,7 @@ def by_model(workload: Object) -> Iterable[str]:
 
 
 def watches(model: Kind) -> tuple[Watch, ...]:
-    """Returns the watches of an API whose models of this kind wait for their readers."""
+    """Return the watches for workloads. They enqueue models of the given kind whose readers change."""
 
     def enqueue(change: Change, _listers: Listers) -> Iterable[Key]:
         before, after = (set(by_model(obj)) if obj else set() for obj in change[:2])
@@ -67,7 +71,7 @@ def watches(model: Kind) -> tuple[Watch, ...]:
 
 
 def users(world: World) -> tuple[str, ...]:
-    """Returns ``Kind namespace/name`` of each workload that has this model or waits for it, in index order."""
+    """Return ``Kind namespace/name`` of each workload that has the world's model or waits for it, in index order."""
     namespace, name = key(world.resource)
     workloads = (obj for kind in OBSERVED for obj in world.list(kind, USERS, f"{namespace}/{name}"))
     return tuple(f"{obj['kind']} {key(obj)}" for obj in workloads)

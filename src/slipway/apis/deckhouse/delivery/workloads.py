@@ -1,8 +1,8 @@
-"""Delivery: what another owner's workload gets if it requests models with an annotation. Pure.
+"""Delivery: the changes to another owner's workload that requests models with an annotation. Pure.
 
-Models arrive on a claim that Jobs fill and that the workloads of a namespace with the same models share, or as image
-volumes. The workload stays unchanged until everything exists: new pods wait behind the gate that the API server's
-policy sets.
+Models are delivered as image volumes, or on a claim that Jobs fill. The workloads of a namespace with the same models
+share a claim. The workload stays unchanged until the claim or the images exist. New pods wait behind a scheduling gate,
+which an admission policy adds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LABEL = f"{names.GROUP}/shared-pvc"
 """Label of claims with delivered models, and of the Jobs that fill them."""
 PREFIX = "ai-models-"
 MODELS_DIR = "/data/modelcache/models"
-"""Directory of models in containers, with a subdirectory for each."""
+"""Directory of models in containers. Each model has a subdirectory."""
 DIR_VARIABLE, MODELS_VARIABLE = "AI_MODELS_MODELS_DIR", "AI_MODELS_MODELS"
 OURS = Names(
     annotations=names.RESOLVED,
@@ -53,7 +53,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])
 
 
 class Deliveries:
-    """Delivers models to workloads; see :class:`slipway.serving.contract.delivery.Delivery`."""
+    """Delivery of Deckhouse models to workloads. See :class:`slipway.serving.contract.delivery.Delivery`."""
 
     name = "deckhouse"
     models = (names.MODEL, names.CLUSTER_MODEL)
@@ -86,13 +86,14 @@ class Deliveries:
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """Returns the watches in addition to models and workloads."""
+    """Return the watches for nodes and namespaces if models are delivered as image volumes, otherwise an empty
+    tuple."""
     return (image_volumes.NODES, image_volumes.NAMESPACES) if deckhouse(settings).delivery == "ImageVolume" else ()
 
 
 def _requested_models(workload: Object) -> list[Key]:
-    """Returns the keys of the models that a workload names. ClusterModels have no namespace. Raises
-    NotDeliverableError."""
+    """Return the keys of the models that a workload names. The keys of ClusterModels have an empty namespace. Raise
+    NotDeliverableError for invalid names, duplicates or too many models."""
     annotations, namespace = annotations_of(workload), key(workload).namespace
     keys: list[Key] = []
     for annotation, place in ((names.USES_MODEL, namespace), (names.USES_CLUSTER_MODEL, "")):
@@ -117,7 +118,7 @@ def _requested_models(workload: Object) -> list[Key]:
 
 
 def _resolve_model(world: DeliveryWorld, place: Key) -> DeliveredModel:
-    """Resolves a model for delivery. Raises NotDeliverableError if it is not Ready."""
+    """Return a model in the form for delivery. Raise NotDeliverableError if the model is missing or not Ready."""
     kind = names.MODEL if place.namespace else names.CLUSTER_MODEL
     model = world.listers.get(kind, place)
     if model is None:
@@ -139,7 +140,7 @@ def _resolve_model(world: DeliveryWorld, place: Key) -> DeliveredModel:
 
 
 def _choose_method(world: DeliveryWorld, models: Sequence[DeliveredModel]) -> DeliveryMethod:
-    """Returns how pods get the models. Raises NotDeliverableError."""
+    """Return the method by which pods get the models. Raise NotDeliverableError if the models cannot be mounted."""
     if conflict := find_conflict(template_of(world.kind, world.workload), MODELS_DIR, OURS):
         text = "Container {} already mounts a volume at {}, the directory of the models. Use another path."
         raise NotDeliverableError(INVALID, text.format(*conflict))
@@ -190,8 +191,8 @@ def _contents(models: Sequence[DeliveredModel], means: DeliveryMethod) -> Conten
 def _finished(
     world: DeliveryWorld, contents: Contents, marks: dict[str, str], means: DeliveryMethod, shared: tuple[Object, ...]
 ) -> Outcome:
-    """Returns the outcome with these contents. Claims of earlier contents stay until the last pod that reads them is
-    replaced."""
+    """Return the outcome that delivers ``contents``. Claims of earlier contents are kept until the last pod that reads
+    them is replaced."""
     before = template_of(world.kind, world.workload)
     after = with_contents(before, contents, OURS)
     over = before == after and is_rolled_out(world.kind, world.workload)
@@ -208,8 +209,8 @@ def _finished(
 
 
 def _blocked(world: DeliveryWorld, blocked: Blocked, means: DeliveryMethod, shared: tuple[Object, ...]) -> Outcome:
-    """Returns the outcome of a blocked workload: unchanged except for the annotations with the reason. It keeps its
-    earlier models."""
+    """Return the outcome for a blocked workload. The workload keeps its earlier models, and only its annotations with
+    the reason change."""
     annotations = annotations_of(world.workload)
     marks = {DELIVERED: annotations[DELIVERED]} if DELIVERED in annotations else {}
     explanation = {names.BLOCKED_REASON: blocked.reason, names.BLOCKED_MESSAGE: blocked.message}
@@ -225,7 +226,7 @@ def _blocked(world: DeliveryWorld, blocked: Blocked, means: DeliveryMethod, shar
 
 
 def _annotated(workload: Object, marks: dict[str, str]) -> Object:
-    """Returns the workload with these annotations of ours, and no others of ours."""
+    """Return the workload with the delivery annotations ``marks``, and without other delivery annotations."""
     metadata = workload["metadata"]
     ours = (names.BLOCKED_REASON, names.BLOCKED_MESSAGE, DELIVERED)
     others = {name: text for name, text in (metadata.get("annotations") or {}).items() if name not in ours}

@@ -1,1 +1,1 @@
-"""Model and ClusterModel: plan, upload and status. Pure."""
+"""Models and ClusterModels: plan, uploads and status. Pure."""

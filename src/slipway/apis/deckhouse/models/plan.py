@@ -1,7 +1,7 @@
-"""Plan of a Model or ClusterModel: its spec, parsed and checked once, and the resulting children. Pure.
+"""Plan of a Model or ClusterModel: its parsed and checked spec, and the resulting child objects. Pure.
 
-A Job of the loader publishes the source as an artifact. The status then contains everything about it, so the registry
-need not be queried.
+A Job of the loader publishes the source as an artifact. The status then contains all data about the artifact, so the
+controller does not query the registry.
 """
 
 from __future__ import annotations
@@ -45,32 +45,32 @@ NO_KEY = "The controller does not have the depot's key. Install the depot with t
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The source of a model."""
+    """The source of a model, or the reason why the source is not known yet."""
 
     provider: Provider
     source: str = ""
-    """The source in the loader's format; empty: not yet known."""
+    """The source in the loader's format. Empty if it is not known yet."""
     waiting: str = ""
-    """Why it is not known yet."""
+    """Message why the source is not known yet. Empty if it is known."""
     entry: Entry | None = None
     secret: str = ""
-    """Secret with a token for the source."""
+    """Name of the Secret with a token for the source. Empty if the source needs none."""
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
-    """A model, valid or not, and its progress."""
+    """A model, which may be invalid, with its progress."""
 
     world: World
     settings: DeckhouseSettings
     origin: Origin | InvalidSpecError
     record: Record
     run: Run
-    """The Job that publishes the model."""
+    """State of the Job that publishes the model."""
     removal: Run
-    """The Job that removes it from the registry."""
+    """State of the Job that removes the model from the registry."""
     users: tuple[str, ...]
     key: bytes
-    """Key shared with the depot; empty: none."""
+    """Key that controller and depot share. Empty if the controller does not have it."""
 
     @property
     def model(self) -> Object:
@@ -82,24 +82,24 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def progress(self) -> str:
-        """The progress in the status, such as ``17%``."""
+        """Progress in the model's status, such as ``17%``."""
         return str(self.status.get("progress") or "")
 
     @property
     def url(self) -> str:
-        """The URL as written; empty if there is none."""
+        """``spec.source.url`` as written by the author. Empty if there is none."""
         source = self.model["spec"].get("source")
         url = source.get("url") if isinstance(source, dict) else None
         return url if isinstance(url, str) else ""
 
     @property
     def namespace(self) -> str:
-        """The namespace of its Jobs and its Secret."""
+        """Namespace of the model's Jobs and upload Secret."""
         return key(self.model).namespace or self.settings.namespace
 
     @property
     def published(self) -> str:
-        """Digest of its artifact; empty if there is none."""
+        """Digest of the model's artifact. Empty if there is none."""
         return str((self.status.get("artifact") or {}).get("digest") or "")
 
     @property
@@ -109,7 +109,8 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def until(self) -> int:
-        """Unix time at which its upload must be complete; 0: not set yet, or not set by the controller."""
+        """Unix time at which the upload must be complete. 0 if the annotation is missing, or not set by the
+        controller."""
         text = annotations_of(self.model).get(names.UPLOAD, "")
         deadline = int(text) if text.isdecimal() and len(text) < 12 else 0
         return deadline if deadline <= self.world.now + self.settings.upload_seconds else 0
@@ -127,7 +128,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.settings.registry}/{names.repository(self.model)}"
 
     def valid(self) -> Origin:
-        """Returns where the model comes from. Raises InvalidSpecError if nothing can be published."""
+        """Return the origin of the model. Raise InvalidSpecError with the reason if the spec is invalid."""
         if isinstance(self.origin, InvalidSpecError):
             raise self.origin
         return self.origin
@@ -186,7 +187,7 @@ def _origin(world: World) -> Origin | InvalidSpecError:
 
 
 def plan(view: ModelView) -> Plan:
-    """Returns the children. Raises InvalidSpecError."""
+    """Return the plan for publishing the model. Raise InvalidSpecError if the spec is invalid."""
     origin = view.valid()
     base = Plan(children=(), finalizer=names.FINALIZER, in_system_namespace=not key(view.model).namespace)
     if view.published or not view.settings.registry:
@@ -208,8 +209,8 @@ def plan(view: ModelView) -> Plan:
 
 
 def has_begun(view: ModelView) -> bool:
-    """Whether the Job has published the model, or failed to. If the status does not show it yet, it must be the model's
-    turn, because a tenant may have created the Job."""
+    """Whether the publication has begun: the Job exists, and it is the model's turn or the controller has given up. A
+    Job alone proves nothing, because a tenant may have created it."""
     if view.run.job is None or turns.must_yield(view.world, queue(view)):
         return False
     return publications.has_given_up(view.record, view.run) or turns.has_turn(view.world, queue(view))
@@ -257,7 +258,8 @@ def _access(view: ModelView) -> Access:
 
 
 def _with_session(view: ModelView, plan: Plan) -> Plan:
-    """Adds the Secret for an upload to the plan, until the upload's deadline."""
+    """Return the plan with the Secret for an upload, until the upload's deadline. Without a deadline, the plan sets one
+    first."""
     if not view.until:
         return _annotated(plan, {names.UPLOAD: str(int(view.world.now) + view.settings.upload_seconds)})
     if view.world.now >= view.until:
@@ -272,8 +274,8 @@ def _with_session(view: ModelView, plan: Plan) -> Plan:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Returns the next step of the deletion; None if nothing remains to be done. Waits until the model has no readers.
-    After that, it waits for the registry only for a limited time."""
+    """Return the plan for the next step of the deletion, or None if nothing remains to be done. The deletion waits
+    until the model has no readers, and then for a limited time for the registry."""
     staying = Plan(children=(), in_system_namespace=not key(view.model).namespace)
     children = view.world.children.items()
     jobs = (one for (kind, name), one in children if kind == JOB and name.namespace == view.namespace)
@@ -291,8 +293,8 @@ def finalize(view: ModelView) -> Plan | None:
 
 
 def is_late(view: ModelView) -> bool:
-    """Whether the model has had no readers for so long that nothing else is waited for, because a registry may be gone
-    permanently."""
+    """Whether the model has had no readers for EVICTION_SECONDS. The deletion then waits for nothing else, because the
+    registry may be gone permanently."""
     condition = find(view.model, ARTIFACT_RESOLVED) or {}
     if condition.get("status") == "True":
         return False
@@ -301,7 +303,7 @@ def is_late(view: ModelView) -> bool:
 
 
 def _may_be_there(view: ModelView) -> bool:
-    """Whether the registry may contain anything of the model."""
+    """Whether the registry may contain data of the model."""
     annotated = any(map(annotations_of(view.model).get, (names.PUBLICATION, names.UPLOAD, names.UPLOADED)))
     has_job = view.run.job is not None or view.removal.job is not None
     return annotated or has_job or bool(view.published) or view.status.get("phase") == "Publishing"

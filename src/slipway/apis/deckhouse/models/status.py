@@ -1,4 +1,4 @@
-"""Status of a Model or ClusterModel: the phase, and three conditions that explain it. Pure."""
+"""Status of a Model or ClusterModel: the phase, and the conditions that explain the phase. Pure."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PUBLICATION_FAILED, INSUFFICIENT, VANISHED = "PublicationFailed", "InsufficientS
 CALCULATED, PARTIAL = "ModelMetadataCalculated", "ModelMetadataPartial"
 AWAITED = "WaitingForUserUpload"
 PASSED_THROUGH = frozenset({PENDING, PUBLISHING, AWAITED})
-"""Intermediate reasons, which cause no Events."""
+"""Reasons of conditions that are transient states, for which no Events are created."""
 TURN_SECONDS, WAIT_SECONDS = 30.0, 300.0
-"""Seconds after which the status may change without an event; the longer one is for models that are not next in their
+"""Seconds after which the status may change without an event. WAIT_SECONDS is for models that are not next in their
 namespace."""
 TURNS: Mapping[turns.Place, tuple[Literal["True", "False", "Unknown"], str, str]] = {
     "has": ("True", "HasTurn", "The model is being published."),
@@ -38,13 +38,13 @@ TURNS: Mapping[turns.Place, tuple[Literal["True", "False", "Unknown"], str, str]
     "waits": ("False", "WaitingInNamespace", "Older models in the namespace come first."),
 }
 MOST_SIZE = (1 << 63) - 1
-"""The largest number that the API server accepts."""
+"""The largest integer that the API server accepts."""
 MOST_NAMED = 5
-"""Maximum workloads that a message lists."""
+"""Maximum number of workloads that a message lists."""
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a model that its status reports."""
+    """The state of a model, from which its status is built."""
 
     phase: Phase
     message: str
@@ -55,13 +55,13 @@ class ModelState(msgspec.Struct, frozen=True, kw_only=True):
     progress: str = ""
     recheck: float | None = None
     publication: Publication | None = None
-    """The publication, if it is not in the status yet."""
+    """The finished publication, if it is not in the model's status yet."""
     turn: turns.Place | None = None
-    """Its place in the queue; None: it needs no turn, or could not begin."""
+    """Place of the model in its queue. None if the model needs no turn, or could not begin its turn."""
     size: int = 0
-    """Size in bytes that its publisher reports; 0: unknown."""
+    """Size in bytes that the publisher reports. 0 if the size is unknown."""
     retried: Rejection | None = None
-    """Why its plan is not applied yet."""
+    """Retryable rejection of the model's plan, if any."""
 
 
 def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
@@ -151,7 +151,7 @@ def _determine_state(view: ModelView) -> ModelState:
 
 
 def _keeps_turn(view: ModelView) -> bool:
-    """Whether the model has its turn, but no Job at the moment."""
+    """Whether the model has its turn, but currently no Job, and need not yield the turn."""
     queue = models.queue(view)
     has = turns.place(view.world, queue) == "has"
     return has and view.run.job is None and not turns.must_yield(view.world, queue)
@@ -284,7 +284,7 @@ def _resolved(view: ModelView, facts: Facts) -> Object:
 
 
 def _each(words: Sequence[str], allowed: Sequence[str] = ()) -> list[str]:
-    """Returns each word once, limited to what the API server accepts and, if given, to the ``allowed`` ones."""
+    """Return the words without duplicates. If ``allowed`` is not empty, other words are removed."""
     return [word for word in dict.fromkeys(words) if not allowed or word in allowed]
 
 

@@ -1,4 +1,4 @@
-"""Uploads: the address and the token for a user's upload, and the protection against other users. Pure."""
+"""Uploads: the URL of a user's upload, and the token that authorizes it. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from slipway.serving.wire.depot_token import Claim, sign
 
 
 def session(shared: bytes, depot: str, model: Object, until: int) -> dict[str, str]:
-    """Returns ``url``, ``token`` and ``command`` for an upload until the Unix time ``until``. ``shared``: the key
-    shared by controller and depot; ``depot``: its URL for users."""
+    """Return ``url``, ``token`` and ``command`` for an upload until the Unix time ``until``. ``shared``: the key that
+    controller and depot share; ``depot``: the URL at which users reach the depot."""
     namespace, name = key(model)
     token = sign(shared, Claim(use="upload", namespace=namespace, name=name, uid=uid(model), expires=until))
     url = f"{depot.rstrip('/')}/v1/upload/{namespace or '-'}/{name}/{uid(model)}"

@@ -1,1 +1,1 @@
-"""The Model: resolve, plan and status. Pure."""
+"""Models: resolution, plan of the child objects, caches and status. Pure."""

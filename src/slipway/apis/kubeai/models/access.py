@@ -1,6 +1,6 @@
-"""Access: the volumes and credentials with which a container reads a URL, and the engine's arguments for it. Pure.
+"""Access: the volumes and credentials with which a container reads a model URL, and the weights for the engine. Pure.
 
-The credentials are in Secrets of the Model's namespace, which the system configuration names.
+The credentials are in Secrets of the Model's namespace. The system configuration contains the names of these Secrets.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from slipway.weights.sources.credentials import OSS_KEYS, S3_KEYS, Access, from_
 FOLDER, VOLUME = "/model", "model"
 """Mount path and name of the volume with the weights."""
 KEYS, OSS_SECRET_KEYS = ("accessKeyID", "secretAccessKey"), ("accessKeyID", "accessKeySecret")
-"""Keys in Secrets for S3 and OSS buckets."""
+"""Keys in the Secrets for S3 and OSS buckets."""
 
 
 def credentials(schemes: Iterable[str], secrets: SecretNames) -> Access:
-    """Returns the credentials for these schemes, each once."""
+    """Return the credentials for URLs with the given schemes, without duplicates."""
     return sum((_credentials(scheme, secrets) for scheme in sorted(set(schemes))), Access())
 
 
@@ -40,7 +40,7 @@ def _credentials(scheme: str, secrets: SecretNames) -> Access:
 
 
 def volume(url: ModelUrl, secrets: SecretNames) -> Access:
-    """Returns the volume with the weights, if the URL names one."""
+    """Return access to the volume with the weights. Empty if the URL names no volume."""
     if url.scheme == "pvc":
         return mounted(volumes.claim(VOLUME, url.name), FOLDER, sub_path=url.path.strip("/"))
     if url.scheme == "oci":
@@ -50,8 +50,8 @@ def volume(url: ModelUrl, secrets: SecretNames) -> Access:
 
 
 def weights(url: ModelUrl, reads: str, cached_at: str) -> Weights:
-    """Returns what the engine loads: a mounted folder, or a source that it reads itself. ``reads``: see Engine;
-    ``cached_at``: mount path of the cache in its container; may be empty."""
+    """Return the weights for the engine: a mounted directory, or a source that the engine reads itself. ``reads``: what
+    the engine reads, see Engine; ``cached_at``: mount path of the cache in the engine's container, or empty."""
     if cached_at or url.scheme in ("pvc", "oci"):
         return MountedFolder(cached_at or FOLDER, url.model)
     if url.scheme == "ollama":

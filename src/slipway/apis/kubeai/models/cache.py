@@ -1,9 +1,9 @@
-"""Caches: a Model's weights on a volume shared by many pods. Pure.
+"""Caches: the weights of Models on a volume that many pods share. Pure.
 
-Each namespace has one claim for each cache profile, and the claim is never deleted. A load Job fills the Model's folder
-on it. An annotation of the claim records that the folder is complete, independently of the Job. When the Model is
-deleted, an eviction Job removes the folder, and then the annotation is removed. If the Model stays but no longer has a
-cache, the annotation is removed first: from then on the folder holds no weights, and may be requested again.
+Each namespace has one claim for each cache profile, which is never deleted. A load Job fills the Model's directory on
+the claim. An annotation of the claim records that the directory is complete, independently of the Job. When the Model
+is deleted, an eviction Job removes the directory, and then the annotation is removed. If the Model stays but no longer
+has a cache, the annotation is removed first: the directory then no longer counts as complete, and can be filled again.
 """
 
 from __future__ import annotations
@@ -34,25 +34,27 @@ from slipway.weights.place import Place
 from slipway.weights.sources.credentials import of_operator
 
 NOTE_BYTES = 16384
-"""Maximum size of a Model's record. A longer one is not ours, because its URL would exceed the limit for Models."""
+"""Maximum size of a Model's record in bytes. A longer record was not written by the controller, because its URL would
+exceed the limit for Models."""
 
 
 def is_loaded(view: ModelView) -> bool:
-    """Whether the weights of this Model and URL are complete. Weights of an earlier Model with the same name do not
-    count, nor do those from before a time without a cache, because the URL may have changed since."""
+    """Whether the Model's weights are complete in the cache, for its current URL. Weights of an earlier Model with the
+    same name do not count. Neither do weights from before a time without a cache, because the URL may have changed
+    since then."""
     text = view.place.record(view.claim) if view.place else None
     try:
         record = decode_json(text or "{}", dict[str, Any], most=NOTE_BYTES)
     except DecodingError:
         return False
     resource = view.world.resource
-    # The original does not write the URL.
+    # The original KubeAI does not write the URL.
     return record.get("uid") == uid(resource) and record.get("url", url_of(resource)) == url_of(resource)
 
 
 def of_claim(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the Models whose record on a claim changed. If the claim was created or deleted, returns all Models that
-    refer to it."""
+    """Return the Models whose record on a claim changed. If the claim was created or deleted, return all Models that
+    refer to the claim."""
     old, new = change.old, change.new
     if old is None or new is None or deleting(old) != deleting(new):
         return referenced_by(KIND, PERSISTENT_VOLUME_CLAIM)(change, listers)
@@ -60,17 +62,17 @@ def of_claim(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 class Filling(msgspec.Struct, frozen=True, kw_only=True):
-    """The current needs of a cache."""
+    """The objects and changes that a cache currently needs."""
 
     jobs: tuple[Object, ...] = ()
     patches: tuple[MetadataPatch, ...] = ()
     annotations: Object = {}
-    """Annotations of the Model itself."""
+    """Changes of the Model's own annotations."""
 
 
 def claim(model: Model, where: Place) -> Object:
-    """Builds the claim that all Models with the same cache profile share in a namespace. Raises InvalidSpecError:
-    UnknownCacheProfile."""
+    """Build the claim that all Models with the same cache profile share in a namespace. Raise InvalidSpecError with the
+    reason UnknownCacheProfile."""
     profile = model.config.cache_profile(model.spec.cache_profile)
     spec: Object = {
         "accessModes": ["ReadWriteMany"],
@@ -85,15 +87,15 @@ def claim(model: Model, where: Place) -> Object:
 
 
 def failed_since(view: ModelView) -> float | None:
-    """Returns the time at which the load Job failed, in Unix seconds; None: it has not, or it is time for another
-    one."""
+    """Return the Unix time at which the load Job failed. Return None if it has not failed, or if it is time for a new
+    Job."""
     retried = view.load.retried_at()
     return None if retried is not None and view.world.now >= retried else view.load.failed_since
 
 
 def loading(view: ModelView, model: Model, where: Place) -> Filling:
-    """Returns the objects that load the weights onto the claim: none while the claim, or its earlier content, is being
-    deleted."""
+    """Return the objects that load the weights onto the claim. Empty if the weights are complete, or while the claim is
+    being deleted. If earlier weights are being removed, only the eviction Job is kept."""
     if is_loaded(view):
         return Filling()
     if is_evicting(view):
@@ -110,8 +112,8 @@ def loading(view: ModelView, model: Model, where: Place) -> Filling:
 
 
 def remove_leftovers(view: ModelView, deployment: Object) -> Filling:
-    """Returns the objects that remove the weights of a Model that no longer has a cache, once none of its pods can have
-    them mounted. ``deployment``: the desired one."""
+    """Return the objects that remove the weights of a Model that no longer has a cache. They are only returned after
+    the last pod that may have mounted the weights has ended. ``deployment``: the desired Deployment."""
     where = view.place
     if where is None:
         return Filling()
@@ -125,7 +127,7 @@ def remove_leftovers(view: ModelView, deployment: Object) -> Filling:
 
 
 def _mounted(view: ModelView, deployment: Object) -> bool:
-    """Whether pods may be using the cache: those of an earlier template, or of the load."""
+    """Whether pods may be using the cache: pods of an earlier template, or of the load Job."""
     world, digest = view.world, template_digest(deployment["spec"]["template"])
     if view.deployment is not None and template_digest(view.deployment["spec"]["template"]) != digest:
         return True
@@ -136,21 +138,22 @@ def _mounted(view: ModelView, deployment: Object) -> bool:
 
 
 def _reading(view: ModelView) -> list[Object]:
-    """Returns the pods that may use the weights: all except those that remove them."""
+    """Return the pods that may use the weights: all pods except those of the eviction Job."""
     evict = names.evict_name(view.name)
     return [pod for pod in view.world.pods if (maker := job_of(pod)) is None or maker.name != evict]
 
 
 def is_evicting(view: ModelView) -> bool:
-    """Whether a Job is removing the weights."""
+    """Whether an eviction Job is removing the weights."""
     return view.eviction.job is not None and not view.eviction.over
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Returns the next step for a deleted Model: its pods end, then its folder is removed, then its record on the
-    claim. None if nothing remains to be done.
+    """Return the plan for the next step of a Model's deletion. Its pods end first, then its directory is removed, and
+    then its record on the claim. Return None if nothing remains to be done.
 
-    It always ends: without a claim, a configuration or a working Job, and after a time limit.
+    The deletion always completes: it does not need the claim, a valid configuration or a working Job, and has a time
+    limit.
     """
     world, where = view.world, view.place
     if any(may_use_volumes(pod, world.now) for pod in _reading(view)):
@@ -167,8 +170,9 @@ def finalize(view: ModelView) -> Plan | None:
 
 
 def _load_job(model: Model, where: Place) -> Object:
-    """Builds the Job that fills the Model's folder. Its pod tolerates the profile's taints, because only such nodes may
-    reach the volume. It ignores the profile's node selector, because it needs no GPU."""
+    """Build the Job that fills the Model's directory. Its pod tolerates the taints of the resource profile, because
+    only nodes with these taints may reach the volume. It ignores the profile's node selector, because it needs no
+    GPU."""
     runner = _runner(model.config, model.settings, model.controller_key)
     sources = of_operator(model.settings.loader)
     sources += access.credentials((model.url.scheme,), model.config.secret_names)
@@ -204,8 +208,8 @@ def _runner(config: SystemConfig, settings: Settings, controller_key: str = "") 
 
 
 def _writer(config: SystemConfig, settings: Settings) -> Object:
-    """Returns the security context of the load Job. Directories of a volume that are mounted by path belong to root, so
-    it must run as root unless the operator or the cluster sets another user."""
+    """Return the security context of the load Job. Volume directories that are mounted by path belong to root, so the
+    Job runs as root unless the operator or the cluster sets another user."""
     server_pods = config.model_server_pods
     security_context = server_pods.pod_security_context | server_pods.security_context
     other = settings.assigned_ids or "runAsUser" in security_context or security_context.get("runAsNonRoot")

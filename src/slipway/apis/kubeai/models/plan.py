@@ -1,4 +1,4 @@
-"""Plan: a Model's children. Pure."""
+"""Plan: the child objects of a Model. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slipway.serving.routing.scaling import STATE, Scaling
 
 
 def plan(view: ModelView) -> Plan:
-    """Returns the children. Raises InvalidSpecError."""
+    """Return the plan with the Model's child objects. Raise InvalidSpecError if the Model cannot be served."""
     model, world = view.valid(), view.world
     server, scale = pods.server(model), pods.scale(model)
     bundle = workload.workload(server, scale, pods.addresses(model, server.engine, failing=view.failing))
@@ -44,8 +44,8 @@ def plan(view: ModelView) -> Plan:
 
 
 def granted(view: ModelView, plan: Plan) -> frozenset[Freedom]:
-    """Returns the freedoms that the system configuration gives to every Model, including its patches, and those of the
-    Jobs."""
+    """Return the freedoms that the author may use without permission: those that the system configuration and its
+    patches give to every Model, and those of the loader's Jobs."""
     model = view.valid()
     whole, plain = pods.server(model), pods.server(pods.plain(model))
     jobs = freedoms(child for child in plan.children if child["kind"] == JOB.kind)
@@ -55,7 +55,8 @@ def granted(view: ModelView, plan: Plan) -> frozenset[Freedom]:
 
 
 def scaling(view: ModelView) -> Scaling | None:
-    """Returns how the replicas follow the requests; None: they do not."""
+    """Return the parameters with which the autoscaler scales the Model, or None if the Model is invalid or its
+    autoscaling is disabled."""
     model = view.model
     if not isinstance(model, Model) or model.spec.autoscaling_disabled:
         return None
@@ -77,13 +78,14 @@ def _freedoms(server: ModelServer) -> frozenset[Freedom]:
 
 
 def _keep_existing(view: ModelView, model: Model) -> tuple[Object, ...]:
-    """Keeps a Deployment from before the Model had a cache while the cache is filled."""
+    """Return the existing Deployment of a Model whose cache is being filled, or an empty tuple. Such a Deployment is
+    from before the Model had a cache."""
     return (workload.keep_deployment(view.deployment, model.replicas),) if view.deployment else ()
 
 
 def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, ...]]:
-    """Returns the annotation for a ConfigMap with files, and the ConfigMap to delete. It is read by name, so only
-    Models that ever had files cause a request."""
+    """Return the annotation that records a ConfigMap with files, and the ConfigMap to delete, if any. The ConfigMap is
+    read by name, so only Models that have or had files cause a request."""
     if server.files:
         return {names.FILES: "true"}, ()
     had_files = names.FILES in (model.resource["metadata"].get("annotations") or {})
@@ -91,8 +93,8 @@ def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, 
 
 
 def _own(model: Model, filling: Filling, filed: Object) -> Object:
-    """Returns the patch of the Model: its feature labels without obsolete ones, its cache profile, and its replicas
-    within their bounds."""
+    """Return the patch of the Model: its feature labels, its annotations about the cache and the files, and its
+    replicas within their bounds. Obsolete feature labels are removed."""
     profile = {names.PROFILE: model.spec.cache_profile} if model.place else {}
     stale = {name: None for name in labels(model.resource) if name.startswith(names.FEATURE)}
     features = {name: value for name, value in model.labels.items() if name.startswith(names.FEATURE)}

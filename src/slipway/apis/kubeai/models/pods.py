@@ -1,4 +1,4 @@
-"""Pods: a Model's ModelServer, with the original's names, and the Services in front of it. Pure."""
+"""Pods: the ModelServer of a Model, with the names of the original KubeAI, and its Services. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from slipway.weights.sources.credentials import Access, mounted, of_operator
 SLIPWAY_LABELS = (names.ADAPTER_LABEL, agent.SERVING_LABEL)
 NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 OWN_LABELS = frozenset({*names.selector(""), NAME_LABEL, INSTANCE_LABEL, MANAGED_BY})
-"""Labels of all pods, which a Model's own labels cannot override."""
+"""Labels that all pods have, which a Model's own labels cannot override."""
 MANAGER = "kubeai"
 PORT_ANNOTATION = "model-pod-port"
 CACHE = "models"
@@ -37,8 +37,8 @@ SHARED_MEMORY = "dshm"
 
 
 def server(model: Model) -> ModelServer:
-    """Returns everything that the Model's pods need. Raises InvalidSpecError for profiles and images that are not in
-    the system configuration."""
+    """Return the ModelServer with everything that the Model's pods need. Raise InvalidSpecError for a profile or an
+    image that is missing from the system configuration."""
     spec, pods = model.spec, model.config.model_server_pods
     profile = model.config.resource_profile(spec.resource_profile)
     access = _access(model)
@@ -103,7 +103,8 @@ def scale(model: Model) -> Scale:
 
 
 def addresses(model: Model, container: Container, *, failing: bool) -> tuple[ServiceSpec, ...]:
-    """Returns the model's own Service first, then one for the pods of each adapter. ``container``: the engine's."""
+    """Return the Service of the Model, followed by a Service for each adapter. ``container``: the engine's container;
+    ``failing``: whether the Model cannot currently become ready."""
     plain = route(model, container, failing=failing)
     return (
         ServiceSpec(names.service_name(model.name), names.selector(model.name), plain),
@@ -120,8 +121,9 @@ def addresses(model: Model, container: Container, *, failing: bool) -> tuple[Ser
 
 
 def route(model: Model, container: Container, *, failing: bool) -> Route:
-    """Returns what the gateway must know to send requests to the Model. ``failing``: requests need not wait for the
-    model as long as for one that is starting."""
+    """Return the route by which the gateway sends requests to the Model. ``container``: the engine's container;
+    ``failing``: whether the Model cannot currently become ready, so that requests wait less long than for a starting
+    Model."""
     spec = model.spec
     scaled = not spec.autoscaling_disabled and not failing
     plain = Route(
@@ -144,8 +146,8 @@ def route(model: Model, container: Container, *, failing: bool) -> Route:
 
 
 def adapters(model: Model) -> AdapterSet:
-    """Returns the adapters for the loaders. In the engine an adapter also has its public name, so that bodies are
-    passed unchanged."""
+    """Return the adapters that the loaders must load. The engine also serves an adapter under its public name, so that
+    the gateway does not change request bodies."""
     return AdapterSet(
         adapters=tuple(Adapter(names.public_name(model.name, one.name), one.url) for one in model.spec.adapters),
         prefix=names.public_name(model.name, ""),
@@ -163,32 +165,35 @@ def loader_image(config: SystemConfig, settings: Settings) -> str:
 
 
 def pod_security(config: SystemConfig, settings: Settings) -> Object:
-    """Returns the security context of the pods, in which the operator's fields replace the usual ones. If the cluster
-    assigns the user, pods need not state that they do not run as root."""
+    """Return the security context of the pods: the defaults, overridden by the fields in the system configuration. If
+    the cluster assigns the user, pods do not need ``runAsNonRoot``."""
     usual = restricted(None) if settings.assigned_ids else CONFINED
     return usual | config.model_server_pods.pod_security_context
 
 
 def loader_env(model: Model, access: Access) -> tuple[Object, ...]:
-    """Returns the user's variables, which may contain a bucket's address, and those that the sources need."""
+    """Return the environment variables of the loader: the Model's own variables, which may contain the address of a
+    bucket, and the variables that the sources need."""
     return _env(model, huggingface.environment(model.settings.hugging_face_endpoint), access)
 
 
 def loader_options(model: Model) -> tuple[str, ...]:
-    """Returns options that restrict the loader's access, because the Model's variables and Secrets may contain the
-    addresses of buckets and hubs."""
+    """Return the options that restrict the addresses to which the loader connects. The Model's variables and Secrets
+    may contain addresses of buckets and hubs."""
     settings = model.settings
     return settings.sources.options(guarded=True, by_env=True, mirror=settings.hugging_face_endpoint)
 
 
 def loader_access(model: Model) -> Access:
-    """Returns the credentials of the loader next to an engine: only those for the adapters' sources."""
+    """Return the credentials of the loader in an engine's pod. It only gets the credentials for the adapters'
+    sources."""
     schemes = (urls.parse(adapter.url).scheme for adapter in model.spec.adapters)
     return of_operator(model.settings.loader) + reading.credentials(schemes, model.config.secret_names)
 
 
 def _pod_labels(model: Model) -> dict[str, str]:
-    """Returns the pod labels: the original's, and those of the Model's own labels by which no Service selects."""
+    """Return the labels of the pods: the labels of the original KubeAI, and the Model's own labels except those by
+    which Services select pods."""
     own = {name: value for name, value in model.labels.items() if name not in RESERVED}
     return own | {
         **names.selector(model.name),
@@ -199,20 +204,21 @@ def _pod_labels(model: Model) -> dict[str, str]:
 
 
 def withheld_labels(resource: Object) -> list[str]:
-    """Returns the Model's labels that the original would set on its pods, but Slipway does not."""
+    """Return the names of the Model's labels that the original KubeAI sets on the pods, but Slipway does not."""
     own = (name for name in labels(resource) if name in RESERVED and name not in OWN_LABELS)
     return sorted(name for name in own if not name.startswith(SLIPWAY_LABELS))
 
 
 def rightly_labelled(deployment: Object | None) -> Object | None:
-    """Returns the Deployment, unless its pods have a label that is now withheld: such Deployments are not kept."""
+    """Return the Deployment, or None if its pods have a reserved label that Slipway no longer sets, so that their
+    labels are not kept."""
     template = deployment["spec"].get("template") or {} if deployment else {}
     pod_labels = (template.get("metadata") or {}).get("labels") or {}
     return None if any(name in RESERVED and name not in OWN_LABELS for name in pod_labels) else deployment
 
 
 def plain(model: Model) -> Model:
-    """Returns the Model with only its required fields, as if its author had omitted all others."""
+    """Return the Model with only its required fields, as if its author had omitted the others."""
     spec = model.spec
     required = ModelSpec(
         url=spec.url,
@@ -226,14 +232,15 @@ def plain(model: Model) -> Model:
 
 
 def _env(model: Model, own: Mapping[str, str], access: Access) -> tuple[Object, ...]:
-    """Returns the variables of the program, the user (by name) and the sources; the user's take precedence."""
+    """Return the environment variables of a container: ``own``, the Model's in the order of their names, and those of
+    ``access``. The Model's variables take precedence."""
     user_env = variables(dict(sorted(model.spec.env.items())))
     own_env = env.without(variables(own), (*user_env, *access.env))
     return (*own_env, *user_env, *env.without(access.env, user_env))
 
 
 def _access(model: Model) -> Access:
-    """Returns the engine container's file systems, and the credentials for its own downloads."""
+    """Return the volumes and mounts of the engine's container, and the credentials for its own downloads."""
     engine, secrets, access = model.engine, model.config.secret_names, Access()
     if engine.shared_memory:
         access += mounted(volumes.shared_memory(SHARED_MEMORY), "/dev/shm")  # noqa: S108 - where engines look for it
@@ -247,7 +254,7 @@ def _access(model: Model) -> Access:
 
 
 def _loader(model: Model, access: Access) -> Container:
-    """Builds the container that downloads adapters and makes the engine load them, as the controller requests."""
+    """Build the container that downloads adapters and makes the engine load them when the controller requests that."""
     container = Container(
         name=agent.CONTAINER,
         image=loader_image(model.config, model.settings),

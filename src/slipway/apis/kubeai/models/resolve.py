@@ -1,4 +1,4 @@
-"""Resolve: parses and checks a Model and its observed state once. Pure."""
+"""Resolve: a single pass that parses and checks a Model and its observed state. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from slipway.weights.place import Place, claim_reference
 CONFIG_NAME, CONFIG_KEY = "slipway-kubeai", "system.yaml"
 CONTAINER, PORT = "server", 8000
 START_SECONDS = 10800
-"""Startup limit for pods of an unknown engine: the longest one of all engines."""
+"""Startup limit in seconds for pods of an unknown engine. It is the longest limit of all engines."""
 TASKS: dict[str, Task] = {
     "TextGeneration": "generate",
     "TextEmbedding": "embed",
@@ -39,7 +39,7 @@ LABEL_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """A Model that can be served."""
+    """A Model that can be served, with its parsed URL, its engine and the system configuration."""
 
     name: str
     namespace: str
@@ -49,20 +49,20 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     engine: Engine
     config: SystemConfig
     place: Place | None
-    """Location of its weights in a cache; None: not cached."""
+    """Location of the Model's weights in a cache, or None without a cache."""
     settings: Settings
     controller_key: str
-    """The controller's public key; see World."""
+    """The controller's public key, see :class:`slipway.serving.contract.api.World`."""
 
     @property
     def labels(self) -> dict[str, str]:
-        """The Model's own labels, with the correct feature labels."""
+        """The Model's own labels, with feature labels that match its spec."""
         own = {name: value for name, value in labels(self.resource).items() if not name.startswith(names.FEATURE)}
         return own | {f"{names.FEATURE}{feature}": "true" for feature in self.spec.features}
 
     @property
     def replicas(self) -> int:
-        """The requested replicas, within the Model's bounds."""
+        """The requested number of replicas, within the Model's bounds."""
         desired = self.spec.replicas
         if self.spec.autoscaling_disabled:
             return desired or 0
@@ -71,7 +71,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renewal(self) -> Renewal:
-        """The author's arguments, adapted to the image."""
+        """The author's engine arguments, adapted to the version of the engine's image."""
         spec = self.spec
         try:
             image = spec.image or self.config.image(spec.engine, self.config.resource_profile(spec.resource_profile))
@@ -94,7 +94,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
-    """A Model, valid or not, and its observed state."""
+    """A Model, which may be invalid, with its observed state."""
 
     world: World
     name: str
@@ -102,30 +102,31 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     config: SystemConfig
     """The system configuration, or the defaults if it is invalid."""
     place: Place | None
-    """Location of its weights in a cache, now or earlier, while they may still be there."""
+    """Location of the Model's weights in its current or earlier cache. None if it has none, or if the weights have been
+    removed."""
     claim: Object | None
-    """The claim with this place."""
+    """The existing claim of ``place``."""
     deployment: Object | None
     pods: list[Object]
-    """Pods of the Deployment."""
+    """The pods of the Deployment."""
     load: Run
-    """The Job that loads the Model's current URL into the place."""
+    """State of the Job that loads the Model's current URL into the cache."""
     eviction: Run
-    """The Job that removes the weights."""
+    """State of the Job that removes the weights from the cache."""
     diagnosis: Diagnosis
-    """Why the pods are not ready."""
+    """Reason why the pods are not ready."""
 
     @property
     def failing(self) -> bool:
-        """Whether no replica will answer until someone acts. A pod without a node does not count, because a node or a
-        claim may be added."""
+        """Whether no replica is ready, and none will become ready without a change by the author or the operator. A pod
+        that cannot be scheduled does not count, because a node or a claim may be added."""
         if self.deployment and self.deployment.get("status", {}).get("readyReplicas"):
             return False
         failure = self.diagnosis.failure
         return failure is not None and failure.reason not in WAITING
 
     def valid(self) -> Model:
-        """Returns the valid Model. Raises InvalidSpecError, with the reason, if it cannot be served as written."""
+        """Return the Model. Raise InvalidSpecError with the reason if the Model cannot be served."""
         if isinstance(self.model, InvalidSpecError):
             raise self.model
         return self.model
@@ -153,20 +154,21 @@ def resolve(world: World) -> ModelView:
 
 
 def references(resource: Object, operator: Settings) -> tuple[Reference, ...]:
-    """Returns the system configuration, and the claim with the Model's cache."""
+    """Return references to the system configuration and, if the Model has one, to the claim with its cache."""
     place = place_of(resource)
     return (_config_reference(operator), place.claim) if place else (_config_reference(operator),)
 
 
 def profile_of(resource: Object) -> str:
-    """Returns the cache profile of a Model, or its earlier one while the weights may still be there. Empty: neither."""
+    """Return the cache profile of a Model, or its earlier profile while the weights may still be in that cache. Return
+    an empty string if the Model has neither."""
     recorded = (resource["metadata"].get("annotations") or {}).get(names.PROFILE, "")
     profile: str = resource.get("spec", {}).get("cacheProfile") or recorded
     return profile
 
 
 def place_of(resource: Object) -> Place | None:
-    """Returns the Model's own folder in its current or earlier cache; None if it has neither."""
+    """Return the Model's own directory in its current or earlier cache, or None if the Model has neither."""
     metadata, profile = resource["metadata"], profile_of(resource)
     if not profile:
         return None
@@ -181,14 +183,14 @@ def place_of(resource: Object) -> Place | None:
 
 
 def url_of(resource: Object) -> str:
-    """Returns the Model's URL without options, whether or not it is valid."""
+    """Return the Model's URL without options. The URL may be invalid."""
     url: str = resource["spec"]["url"]
     return url.partition("?")[0]
 
 
 def only_config(config_map: Object) -> Object | None:
-    """Returns what is read of the system configuration; None for the system namespace's other ConfigMaps, because the
-    autoscaler's averages may have a megabyte."""
+    """Return the fields of the system configuration that are cached. Return None for other ConfigMaps of the system
+    namespace, because the autoscaler's averages may use a megabyte."""
     metadata = config_map["metadata"]
     if metadata["name"] != CONFIG_NAME:
         return None
@@ -202,7 +204,8 @@ def _config_reference(operator: Settings) -> Reference:
 
 
 def _config(world: World) -> SystemConfig | InvalidConfigError:
-    """Returns the configuration; the defaults if there is no ConfigMap."""
+    """Return the system configuration, or the error if it is invalid. Return the defaults if the ConfigMap does not
+    exist."""
     config_map = world.get(_config_reference(world.settings)) or {}
     try:
         return system_yaml.parse((config_map.get("data") or {}).get(CONFIG_KEY, ""))
@@ -242,7 +245,8 @@ def _model(world: World, config: SystemConfig | InvalidConfigError, place: Place
 
 
 def _run(world: World, name: str, word: str = "") -> Run:
-    """Returns the Job, if its program has this argument ``word``. A Job of an earlier URL only blocks the next one."""
+    """Return the state of the Job ``name``. A Job without ``word`` among the arguments of its containers counts as
+    missing: it is for an earlier URL."""
     job = world.child(JOB, name)
     pod = (job or {}).get("spec", {}).get("template", {}).get("spec", {})
     fits = not word or any(word in container.get("args", ()) for container in pod.get("containers", ()))
@@ -251,8 +255,8 @@ def _run(world: World, name: str, word: str = "") -> Run:
 
 
 def _engine(resource: Object) -> Engine | None:
-    """Returns the engine that the spec names. None: this version does not support it, because KubeAI's own CRD may be
-    newer."""
+    """Return the engine that the spec names, or None if Slipway does not support the engine. KubeAI's own CRD may be
+    newer than Slipway."""
     return ENGINES.get(str(resource["spec"].get("engine")))
 
 
@@ -267,7 +271,8 @@ def _diagnosis(world: World, deployment: Object | None, pods: list[Object]) -> D
 
 
 def _fault(model: Model) -> str | None:
-    """Returns a contradiction within the spec, if any. Engines report those only after minutes, or never."""
+    """Return a description of a contradiction within the spec, or None. Engines report such contradictions only after
+    minutes, or never."""
     refused = refusal(model.url, model.engine, cached=bool(model.spec.cache_profile))
     if refused:
         return f"spec.url: {refused}"
@@ -322,8 +327,8 @@ def _fault_of_args(model: Model) -> str | None:
 
 
 def _fault_of_labels(model: Model) -> str | None:
-    """Returns the problem with the labels, if any. The gateway gets all of them, because a request may select by any
-    label."""
+    """Return a description of the problem with the Model's labels, or None. The gateway gets all labels, because a
+    request may select a model by any label."""
     number = len(model.labels)
     if number > MOST_LABELS:
         return f"metadata.labels: {number} with those of the features exceed the limit of {MOST_LABELS}. Remove some"

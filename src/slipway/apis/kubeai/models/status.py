@@ -20,7 +20,7 @@ from slipway.weights.jobs import progress
 from slipway.weights.jobs.loads import Run
 
 PASSED_THROUGH = frozenset({"LoadingCache", "LoadingAdapters", "Leaving"})
-"""Intermediate reasons, which cause no Events."""
+"""Reasons of conditions that are transient states, for which no Events are created."""
 LEAVING_SECONDS = 30.0
 """Seconds after which the status of a Model that is being deleted may change without an event."""
 CACHE_LOADED, ADAPTERS_LOADED = "CacheLoaded", "AdaptersLoaded"
@@ -60,12 +60,12 @@ def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
 
 
 DEFAULT_REPLICATIONS = (20, 256)
-"""The API server's default in every Model: ours and the original's."""
+"""Defaults of ``replication`` in Slipway's and KubeAI's CRDs, which the API server adds to every Model."""
 
 
 def _routed(world: World) -> Condition:
-    """Returns the condition of the first name that the model does not have, or of its own name if it has all of
-    them."""
+    """Return the condition Routed of the first model ID that does not reach the Model or one of its adapters. If all
+    do, return the condition of the Model's own ID."""
     metadata, spec = world.resource["metadata"], world.resource["spec"]
     name, namespace = metadata["name"], metadata["namespace"]
     services = {names.service_name(name): name} | {
@@ -77,7 +77,7 @@ def _routed(world: World) -> Condition:
 
 
 def _ignored(view: ModelView) -> list[Condition]:
-    """Returns the condition only if it has something to report."""
+    """Return a list with the condition FieldsIgnored, or an empty list if there is nothing to report."""
     withheld = [f"metadata.labels[{name}]" for name in pods.withheld_labels(view.world.resource)]
     unknown = view.config.unknown_keys
     texts = []
@@ -99,12 +99,12 @@ def _ignored(view: ModelView) -> list[Condition]:
 
 
 class _CacheState(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of the cache."""
+    """The state of a Model's cache."""
 
     loaded: bool
     message: str
     status_fields: Object
-    """The field ``status.cache``."""
+    """Value of ``status.cache``."""
     diagnosis: Diagnosis = Diagnosis()
 
     def condition(self, rejection: Rejection | None) -> Condition:
@@ -142,7 +142,7 @@ def _cache(view: ModelView) -> _CacheState:
 
 
 def _without_pods(load: Run, now: float) -> Diagnosis:
-    """Diagnoses the load Job without pods. The usual cause is the account that its pods may need."""
+    """Return the diagnosis of a load Job without pods. The usual cause is a missing ServiceAccount."""
     diagnosis = without_pods(load.job, "loads the weights", now)
     account = load.job["spec"]["template"]["spec"].get("serviceAccountName") if load.job else ""
     if diagnosis.failure is None or not account:
@@ -152,14 +152,14 @@ def _without_pods(load: Run, now: float) -> Diagnosis:
 
 
 def _held_up(view: ModelView) -> str:
-    """Returns what the load waits for; empty: nothing."""
+    """Return a message about the deletion for which the load waits, or an empty string if it waits for none."""
     if view.place and view.claim is not None and deleting(view.claim):
         return f"The claim {view.place.claim.name} is being deleted. A new one will be filled afterwards."
     return "Weights of this Model are being removed from the cache." if cache.is_evicting(view) else ""
 
 
 def _adapters(view: ModelView) -> Condition:
-    """Whether every pod that serves the model has all its adapters."""
+    """Return the condition AdaptersLoaded: whether every pod that serves the Model has all its adapters."""
     world, deployment = view.world, view.deployment
     if not isinstance(view.model, Model):
         return Condition(ADAPTERS_LOADED, "Unknown", view.model.reason, "See the condition Accepted.")

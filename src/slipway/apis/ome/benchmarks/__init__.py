@@ -1,1 +1,1 @@
-"""The BenchmarkJob: resolve, plan and status. Pure."""
+"""BenchmarkJobs: resolution, plan of the Job, and status. Pure."""

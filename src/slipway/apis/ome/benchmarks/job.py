@@ -1,4 +1,4 @@
-"""Plan and status of a BenchmarkJob: one Job that runs genai-bench, with a sidecar that reads the results. Pure."""
+"""Plan and status of a BenchmarkJob: a Job that runs genai-bench, with a sidecar that reads the results. Pure."""
 
 from __future__ import annotations
 
@@ -53,15 +53,16 @@ SIDECAR_READY: Object = {
     "periodSeconds": 1,
     "failureThreshold": 300,
 }
-"""The sidecar writes to this file when it is ready; the tool only starts then."""
+"""Startup probe of the sidecar. It succeeds when the sidecar has written to its termination log, and genai-bench only
+starts then."""
 CONDITIONS = frozenset({"Accepted", "Available", "Progressing"})
 PASSED_THROUGH = frozenset({"WaitingForService", "WaitingForPod", "Running"})
-"""Transient reasons of a benchmark."""
+"""Reasons of conditions that are transient states of a benchmark, not errors."""
 OWN_LABELS = frozenset({names.BENCHMARK_LABEL})
 
 
 class BenchmarkState(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a benchmark. If it has a failure, it has ended, or it cannot start until something is changed."""
+    """The state of a benchmark. A failure means that the benchmark has ended, or cannot start without a change."""
 
     state: str = "Pending"
     pending: Pending | None = None
@@ -71,8 +72,8 @@ class BenchmarkState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(view: BenchmarkView) -> Plan:
-    """Plans the Job, which is created once for a spec and not changed; a new spec replaces it. Raises
-    InvalidSpecError."""
+    """Return the plan with the benchmark's Job. A Job is created once for a spec and not changed; a new spec replaces
+    the Job. Raise InvalidSpecError if the benchmark cannot run."""
     if view.fault:
         raise view.fault
     if view.is_current and view.existing_job:
@@ -85,19 +86,21 @@ def plan(view: BenchmarkView) -> Plan:
 
 
 def granted_freedoms(view: BenchmarkView, planned: Plan) -> frozenset[Freedom]:
-    """Returns all freedoms except those that podOverride needs. Raises InvalidSpecError."""
+    """Return the freedoms that the author may use without permission: those of the Job without podOverride. Raise
+    InvalidSpecError if the benchmark cannot run."""
     return freedoms([_build_job(view, {})] if view.job else planned.children)
 
 
 def _keep_job(observed: Object) -> Object:
-    """Returns an existing Job unchanged: none of its fields can be changed."""
+    """Return an existing Job with the fields that the controller sets, unchanged, because Kubernetes does not allow
+    changes."""
     metadata = {field: observed["metadata"].get(field) or {} for field in ("name", "namespace", "labels")}
     metadata["annotations"] = {SPEC: observed["metadata"]["annotations"][SPEC]}
     return {"apiVersion": JOB.api_version, "kind": JOB.kind, "metadata": metadata, "spec": observed["spec"]}
 
 
 def _build_claims(view: BenchmarkView) -> tuple[Object, ...]:
-    """Builds the claims for the files of a model on nodes."""
+    """Build the claims with which the Job reads a model's files on nodes. Empty if the Job reads none."""
     volumes = view.job.access.volumes if view.job else ()
     mark, namespace = nodes.mark(view.job.node_label if view.job else ""), key(view.world.resource).namespace
     return tuple(
@@ -106,8 +109,8 @@ def _build_claims(view: BenchmarkView) -> tuple[Object, ...]:
 
 
 def _build_job(view: BenchmarkView, override: Object) -> Object:
-    """Builds the Job that runs genai-bench against the service or endpoint. ``override``: podOverride as written by the
-    author. Raises InvalidSpecError."""
+    """Build the Job that runs genai-bench against the service or endpoint. ``override``: podOverride as written by the
+    author. Raise InvalidSpecError if the benchmark cannot run or podOverride is invalid."""
     desired, world = view.job, view.world
     if desired is None:
         raise view.fault or InvalidSpecError("InvalidSpec", "it cannot be read")
@@ -148,14 +151,15 @@ def _build_job(view: BenchmarkView, override: Object) -> Object:
 
 
 def _uses(desired: BenchmarkJob) -> Object:
-    """Returns the annotation that lists the folders that the pod reads, so that the models keep their files there."""
+    """Return the annotation that lists the node directories that the pod reads, so that models do not remove these
+    files. Empty if the pod reads none."""
     paths = [mount.path for mount in desired.access.mounts if mount.volume == MODEL_VOLUME]
     return {USES: " ".join(map(use_of, paths))} if desired.node_label and paths else {}
 
 
 def _sidecar(view: BenchmarkView, access: Access) -> Object:
-    """Builds the container that reads the results. It is ready before the tool starts, and is stopped after the tool
-    has ended, whatever the result."""
+    """Build the sidecar that reads the results. It is ready before genai-bench starts, and is stopped after genai-bench
+    has ended with any result."""
     where = next(mount for mount in access.mounts if mount.volume == RESULTS_VOLUME)
     reader = Container(
         name=SIDECAR,
@@ -169,7 +173,8 @@ def _sidecar(view: BenchmarkView, access: Access) -> Object:
 
 
 def _apply_override(pod: Object, override: Object) -> Object:
-    """Merges podOverride over the pod, with a command that hides the pod's secrets. Raises InvalidSpecError."""
+    """Return the pod spec with podOverride merged over it. The command of genai-bench is replaced by one that keeps the
+    pod's secrets out of its output. Raise InvalidSpecError for invalid fields."""
     container, patch = _select_fields(override, OF_CONTAINER), _select_fields(override, OF_POD)
     if container:
         patch["containers"] = [{"name": CONTAINER, **container}]
@@ -179,7 +184,8 @@ def _apply_override(pod: Object, override: Object) -> Object:
 
 
 def _select_fields(override: Object, fields: Mapping[str, type]) -> Object:
-    """Returns the given fields that podOverride sets. Raises InvalidSpecError if one has the wrong type."""
+    """Return the ``fields`` that podOverride sets. Raise InvalidSpecError if a field has the wrong type. ``fields``:
+    field -> type."""
     selected = {field: override[field] for field in fields if override.get(field)}
     for field, value in selected.items():
         items = value if isinstance(value, list) else ()
@@ -189,8 +195,8 @@ def _select_fields(override: Object, fields: Mapping[str, type]) -> Object:
 
 
 def _secrets(container: Object) -> list[str]:
-    """Returns the variables with secrets that the tool would print. If a whole Secret is imported, that is any of its
-    variables."""
+    """Return the names of environment variables with secrets, which genai-bench would print. If a container imports a
+    whole Secret, the names of its variables are unknown, and TOKEN_KEY stands for them."""
     env = [(str(one.get("name")), one) for one in container.get("env", [])]
     named = [name for name, one in env if one.get("valueFrom")]
     names = [name for name, one in env if one.get("value") and name in genai_bench.CREDENTIAL_VARIABLES]
@@ -199,7 +205,8 @@ def _secrets(container: Object) -> list[str]:
 
 
 def status(view: BenchmarkView, rejection: Rejection | None) -> StatusResult:
-    """Returns the status of a benchmark. The status of an ended benchmark does not change."""
+    """Return the status of a benchmark. Once a benchmark has ended, its status does not change until its spec
+    changes."""
     resource, manifest = view.world.resource, view.existing_job or {}
     before = resource.get("status") or {}
     over = before.get("state") in ("Completed", "Failed") and before.get("observedGeneration") == generation(resource)
@@ -259,7 +266,8 @@ def _determine_state(view: BenchmarkView) -> BenchmarkState:
 
 
 def _outcome(view: BenchmarkView, at: float, *, failed: bool) -> BenchmarkState:
-    """Returns the state of a Job that ended at ``at``, in Unix seconds."""
+    """Return the state of a benchmark whose Job ended at ``at``, in Unix seconds. While its results are not known, the
+    benchmark still counts as running for SUMMARY_SECONDS."""
     summary, remaining = _summary(view), at + SUMMARY_SECONDS - view.world.now
     if summary is None and remaining > 0:
         waiting = Pending("Running", "The benchmark has ended, and its results are being read.")
@@ -288,8 +296,8 @@ def _failure(view: BenchmarkView, summary: Summary | None, *, failed: bool) -> F
 
 
 def _summary(view: BenchmarkView) -> Summary | None:
-    """Returns the summary from the newest pod whose sidecar has reported one; None if there is none, or it is
-    invalid."""
+    """Return the summary of the results from the newest pod whose sidecar has reported one. Return None if no sidecar
+    has, or its report is invalid."""
     for pod in sorted(view.pods, key=created_unix, reverse=True):
         for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
             message = ((container.get("state") or {}).get("terminated") or {}).get("message")
@@ -299,7 +307,8 @@ def _summary(view: BenchmarkView) -> Summary | None:
 
 
 def _limits(world: World) -> Limits:
-    """Returns the limits for the diagnosis. No container of the pod is an engine."""
+    """Return the limits for the diagnosis of the pod. No startup limit applies, because no container of the pod is an
+    engine."""
     grace = world.settings.unschedulable_grace_seconds
     return Limits(startup_seconds=0, unschedulable_grace_seconds=grace, container="")
 

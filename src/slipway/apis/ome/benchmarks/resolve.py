@@ -1,8 +1,8 @@
-"""Resolve: determines what a BenchmarkJob measures, its tokenizer, and where the results go. Pure.
+"""Resolve: the target, tokenizer and result location of a BenchmarkJob. Pure.
 
-A service in another namespace can be measured like any address, because anyone who can reach its Service could do that.
-Information that only that namespace may see is neither reported nor mounted: the message is the same whether the
-service is not ready or does not exist, and files of a BaseModel or a claim are not used.
+A benchmark can measure a service in another namespace, because any client that can reach the Service could do so.
+Private information of that namespace is neither reported nor mounted. The message is identical for a missing service
+and a service that is not ready, and the files of a BaseModel or a claim are not used.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from slipway.weights.sources.credentials import (
 from slipway.weights.sources.source import CLAIM
 
 SPEC = "slipway.inference/spec"
-"""Annotation of a Job: a digest of the spec that it was created for."""
+"""Annotation of a Job with the digest of the BenchmarkJob's spec that it was created for."""
 TOKENIZER = "tokenizer"
-"""Key of the tokenizer in a model's additionalMetadata."""
+"""Key of a model's ``additionalMetadata`` with the repository of its tokenizer."""
 TOKENIZER_ANNOTATION = "slipway.inference/tokenizer"
-"""Annotation of a BenchmarkJob: the Hugging Face repository of the tokenizer."""
+"""Annotation of a BenchmarkJob with the Hugging Face repository of the tokenizer."""
 TOKEN_KEY = "HUGGINGFACE_API_KEY"  # noqa: S105 - the key of a Secret
 OF_MODEL = "benchmarked-model"
-"""Index of services: the name of their model."""
+"""Index of InferenceServices by the name of their model."""
 RESULTS, RESULTS_VOLUME = "/results", "results"
 DATASETS, DATASET_VOLUME = "/datasets", "dataset"
 MODEL_VOLUME, GOOGLE_KEY = "model", "credentials.json"
@@ -71,31 +71,32 @@ SECRET = re.compile("secret|token|password|access_key|account_key|connection_str
 
 
 class BenchmarkJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A benchmark that can run."""
+    """A valid benchmark, with everything that its Job needs."""
 
     benchmark: Benchmark
     access: Access
-    """Access to the tokenizer, to the dataset and to the location of the results."""
+    """Environment variables, mounts and volumes for the tokenizer, the dataset and the results."""
     node_label: str = ""
-    """Label of the nodes that have the tokenizer; empty: any node will do."""
+    """Label of the nodes that have the tokenizer. Empty if the Job may run on any node."""
 
 
 class BenchmarkView(msgspec.Struct, frozen=True, kw_only=True):
-    """A BenchmarkJob and its world."""
+    """A BenchmarkJob, which may be invalid, with its Job and pods."""
 
     world: World
     existing_job: Object | None = None
-    """The existing Job, if any."""
+    """The existing Job, which may have been created for an earlier spec."""
     pods: Sequence[Object] = ()
     """The Job's pods, newest first."""
     job: BenchmarkJob | None = None
     pending: Pending | None = None
-    """What the benchmark is waiting for."""
+    """State of a service for which the benchmark is waiting."""
     fault: InvalidSpecError | None = None
 
     @property
     def is_current(self) -> bool:
-        """Whether the existing Job was created for this spec. If so, it is kept, whatever else changes."""
+        """Whether the existing Job was created for the current spec. Such a Job is kept, even if the service or the
+        model changes."""
         return (
             self.existing_job is not None
             and not deleting(self.existing_job)
@@ -104,7 +105,7 @@ class BenchmarkView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """Returns the watches of benchmarks: their Jobs, the service that they measure, and its model."""
+    """Return the watches for benchmarks: their Jobs and claims, the service that they measure, its model, and nodes."""
     kind, service, indexes = names.BENCHMARK_JOB, names.INFERENCE_SERVICE, folders.indexes(settings)
     return (
         *owned_by(kind, JOB),
@@ -124,7 +125,7 @@ _measuring = referenced_by(names.BENCHMARK_JOB, names.INFERENCE_SERVICE)
 
 
 def _of_changed_model(change: Change, listers: Listers) -> Iterable[Key]:
-    """Returns the benchmarks of the services that name a model. Only the model's spec matters to them."""
+    """Yield the benchmarks of the services that name a changed model. Changes outside the model's spec are ignored."""
     if change.old and change.new and generation(change.old) == generation(change.new):
         return
     namespace, name = change.key
@@ -134,13 +135,14 @@ def _of_changed_model(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _by_model(service: Object) -> Iterable[str]:
-    """Index function for :data:`OF_MODEL`."""
+    """Return the values of a service in the index :data:`OF_MODEL`."""
     name = _named_model(service).get("name")
     return (name,) if name else ()
 
 
 def resolve(world: World) -> BenchmarkView:
-    """Resolves a benchmark. Raises nothing: if the benchmark cannot run, the view contains the reason."""
+    """Return the view of a benchmark. The function does not raise InvalidSpecError: if the benchmark cannot run,
+    ``view.fault`` is the error."""
     job = world.child(JOB, key(world.resource).name)
     view = BenchmarkView(world=world, existing_job=job, pods=pods_of(job, world.pods))
     if view.is_current:
@@ -155,7 +157,7 @@ def resolve(world: World) -> BenchmarkView:
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
-    """Returns the service that a resource measures; empty if it names none."""
+    """Return a tuple with the service that a BenchmarkJob measures, or an empty tuple if it names none."""
     named = (resource["spec"].get("endpoint") or {}).get("inferenceService") or {}
     namespace, name = named.get("namespace"), named.get("name")
     return (Reference(names.INFERENCE_SERVICE, namespace, name),) if namespace and name else ()
@@ -166,7 +168,8 @@ def spec_digest(world: World) -> str:
 
 
 def _resolve_job(world: World) -> BenchmarkJob | Pending:
-    """Returns the benchmark, or what it is waiting for. Raises InvalidSpecError."""
+    """Return the benchmark, or the state for which it is waiting. Raise InvalidSpecError if the benchmark cannot
+    run."""
     try:
         spec = msgspec.convert(world.resource["spec"], BenchmarkJobSpec)
     except msgspec.ValidationError as error:
@@ -211,12 +214,13 @@ def _resolve_job(world: World) -> BenchmarkJob | Pending:
 
 
 Target = tuple[Mapping[str, str], Access, str]
-"""The fields of a Benchmark, the access that its tokenizer needs, and the label of the nodes that have the
-tokenizer."""
+"""What to measure, as a tuple: fields of a Benchmark, access that its tokenizer needs, and label of the nodes that have
+the tokenizer. The label is empty if the tokenizer is not on nodes."""
 
 
 def _of_service(world: World, named: InferenceServiceReference) -> Target | Pending:
-    """Returns the target for an InferenceService, or what it is waiting for. Raises InvalidSpecError."""
+    """Return the target for an InferenceService, or a Pending if the service is not ready. Raise InvalidSpecError if
+    its tokenizer is unknown."""
     service = world.get(Reference(names.INFERENCE_SERVICE, named.namespace, named.name))
     own = named.namespace == key(world.resource).namespace
     url = urlsplit(str(((service or {}).get("status") or {}).get("url") or ""))
@@ -232,7 +236,8 @@ def _of_service(world: World, named: InferenceServiceReference) -> Target | Pend
 
 
 def _of_endpoint(world: World, endpoint: Endpoint | None) -> Target:
-    """Returns the target for an endpoint outside the cluster's services. Raises InvalidSpecError."""
+    """Return the target for an API that does not belong to an InferenceService. Raise InvalidSpecError for an invalid
+    endpoint."""
     assert endpoint is not None  # noqa: S101 - one of the two is set
     parts = urlsplit(endpoint.url)
     if not parts.hostname or parts.username or parts.password or not endpoint.url.isprintable():
@@ -249,7 +254,8 @@ def _of_endpoint(world: World, endpoint: Endpoint | None) -> Target:
 
 
 def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
-    """Returns the tokenizer of a service's model, its access and its node label. Raises InvalidSpecError."""
+    """Return the tokenizer of a service's model as a repository or a path, the access that it needs, and the label of
+    the nodes that have it. Raise InvalidSpecError if the tokenizer is unknown."""
     model = _model(world, service)
     metadata = ((model or {}).get("spec") or {}).get("additionalMetadata") or {}
     tokenizer = str(annotations_of(world.resource).get(TOKENIZER_ANNOTATION) or metadata.get(TOKENIZER) or "")
@@ -274,8 +280,8 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
 
 
 def _model(world: World, service: Object) -> Object | None:
-    """Returns the model that a service names, from its namespace or from the cluster; None if it names none, or there
-    is no such model. The kind in the reference takes precedence."""
+    """Return the model that a service names, from its namespace or from the cluster. Return None if the service names
+    no model, or the model does not exist. If both exist, the kind in the reference decides."""
     namespace, named = key(service).namespace, _named_model(service)
     name = named.get("name")
     if not name:
@@ -287,14 +293,14 @@ def _model(world: World, service: Object) -> Object | None:
 
 
 def _named_model(service: Object) -> Object:
-    """Returns the kind and the name of the model in a service's spec."""
+    """Return the reference to the model in a service's spec, with its name and, if set, its kind."""
     spec: Object = service.get("spec") or {}
     return spec.get("model") or {"name": ((spec.get("predictor") or {}).get("model") or {}).get("baseModel")}
 
 
 def _output(location: StorageSpec) -> tuple[tuple[str, ...], Access]:
-    """Returns the arguments and the access for the location of the results, which is always mounted. Raises
-    InvalidSpecError."""
+    """Return the genai-bench arguments and the access for the location of the results. A volume for the results is
+    always mounted. Raise InvalidSpecError for an unsupported location."""
     scheme, _separator, rest = location.storage_uri.partition("://")
     secret = next((name for name in location.parameters if SECRET.search(name)), "")
     if secret:
@@ -335,7 +341,8 @@ def _options(location: StorageSpec, options: Mapping[str, str]) -> tuple[str, ..
 
 
 def _dataset(location: StorageSpec | None) -> tuple[str, Access]:
-    """Returns the path of the dataset and its access. Raises InvalidSpecError."""
+    """Return the path or repository of the dataset and the access that it needs. The path is empty without a dataset.
+    Raise InvalidSpecError for an unsupported source."""
     if location is None:
         return "", Access()
     scheme, _separator, rest = location.storage_uri.partition("://")
@@ -349,7 +356,8 @@ def _dataset(location: StorageSpec | None) -> tuple[str, Access]:
 
 
 def _on_claim(rest: str, field: str) -> tuple[str, str]:
-    """Returns the name of a claim and the path inside it. Raises InvalidSpecError."""
+    """Return the name of a claim and the path inside the claim, from ``claim/path``. ``field``: the field of the spec
+    for messages. Raise InvalidSpecError for other texts."""
     name, _slash, path = rest.partition("/")
     path = path.rstrip("/")
     if not CLAIM.fullmatch(name) or (path and fault_inside(path)):

@@ -1,1 +1,1 @@
-"""The components of a service (engine, decoder, router) as finished pods. Pure."""
+"""Finished pod templates and scaling for the components of a service: engine, decoder and router. Pure."""

@@ -1,4 +1,4 @@
-"""Adapters: FineTunedWeights that a service adds to its model, and the engine arguments for them. Pure."""
+"""Adapters: FineTunedWeights that a service adds to its model, and the engine arguments for these weights. Pure."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from slipway.serving.contract.api import InvalidSpecError
 from slipway.serving.contract.settings import Settings
 
 LORA = frozenset(("", "lora"))
-"""Training strategies of weights that engines can load at startup; empty: not specified."""
+"""Training strategies of weights that engines can load at startup. An empty string means that the strategy is not
+specified."""
 
 
 class Adapter(msgspec.Struct, frozen=True, kw_only=True):
-    """Weights that are added to the model, or replace it."""
+    """A FineTunedWeight that a service adds to its base model, or serves instead of the base model."""
 
     mount: Mount
     strategy: str = ""
-    """How they were trained, in lower case."""
+    """Training strategy in lower case, such as ``lora``. Empty if the FineTunedWeight does not specify one."""
     merged: bool = False
-    """Whether they are a complete model."""
+    """Whether the weights are a complete model, which replaces the base model."""
     file: str = ""
-    """The only file of the weights; empty: they are a folder."""
+    """Name of the file if the weights are a single file. Empty if the weights are a directory."""
 
     @property
     def path(self) -> str:
@@ -35,7 +36,7 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def adapter_of(weight: Object, settings: Settings) -> Adapter:
-    """Returns a FineTunedWeight in the form that pods use. Raises InvalidSpecError if its storage cannot be served."""
+    """Return the adapter for a FineTunedWeight. Raise InvalidSpecError if its storage cannot be served."""
     spec = weight["spec"]
     hyper, configuration = (as_object(spec.get(field)) for field in ("hyperParameters", "configuration"))
     stored = parse_storage(weight, settings)
@@ -48,8 +49,9 @@ def adapter_of(weight: Object, settings: Settings) -> Adapter:
 
 
 def with_adapters(container: Object, recognised: Recognised, name: str, adapters: Sequence[Adapter]) -> Object:
-    """Returns the container with the arguments for its adapters, and for the service's ``name`` if the engine would
-    reject that. ``recognised``: what the container runs. Raises InvalidSpecError if it cannot serve these adapters."""
+    """Return the container with engine arguments for ``adapters``, and for the service's ``name`` if the engine would
+    otherwise reject requests for that name. ``recognised`` is the engine that the container runs. Raise
+    InvalidSpecError if the engine cannot serve the adapters."""
     added = [adapter for adapter in adapters if not adapter.merged]
     if len(adapters) - len(added) > 1:
         raise _refused(adapters, "only one can replace the model")
@@ -78,8 +80,8 @@ def _flags(recognised: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
 
 
 def _names(recognised: Recognised, name: str) -> tuple[str, ...]:
-    """Returns the argument for the service's name, if needed: vLLM only accepts names on its command line, and the
-    gateway uses the service's own name."""
+    """Return the argument that adds the service's name to the engine's model names, or an empty tuple if the engine
+    needs none. vLLM only accepts the names on its command line, and the gateway sends the service's name."""
     if recognised.engine is not VLLM or name in recognised.served_names:
         return ()
     names = (

@@ -1,8 +1,8 @@
-"""Grants: which privileges of a workload come from the operator, if its pod combines two manifests. Pure.
+"""Grants: the privileges that a workload gets from the operator's manifest if an author adds to its pod. Pure.
 
-Authors add their part to the pod of the operator's manifest. The manifest's privileges are for the process that it
-runs. An author who changes what runs in the pod, or what it can see, gets none of them. Nor does an author whose
-files the pods read: weights can contain code, and so can a volume from the namespace.
+The operator grants privileges to the processes of the manifest. An author who changes what runs in the pod, or what the
+pod can read, gets none of these privileges. The same holds for an author whose files the pod reads: weights can contain
+code, and so can a volume from the namespace.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ SCHEDULING_FIELDS = frozenset(
         *("imagePullSecrets", "runtimeClassName", "terminationGracePeriodSeconds", "topologySpreadConstraints"),
     )
 )
-"""Pod fields that determine where it runs and for how long, but not what runs in it."""
+"""Pod fields that determine where and for how long a pod runs, but not what runs in the pod."""
 UNRESTRICTED_SETTINGS = frozenset(("image_prefixes", "priority_classes"))
-"""Freedoms that do not depend on what runs in the pod: anyone who has them has them for any pod."""
+"""Freedoms that do not depend on what runs in the pod. If the operator's manifest uses one, authors may use it for any
+change of the pod."""
 
 
 OF_THE_NAMESPACE = frozenset(("configMap", "persistentVolumeClaim", "secret"))
-"""Volume sources whose contents authors control."""
+"""Kinds of volume sources with contents that authors control."""
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """The authors of the files that a service's pods read."""
+    """The origin of the files that a service's pods read: from the operator or from authors."""
 
     models: frozenset[str] = frozenset()
-    """Names of the volumes with the models."""
+    """Names of the volumes that contain the service's models."""
     authors: frozenset[str] = frozenset()
-    """Names of the volumes with files that an author chose. If a pod has one, the service gets none of the rights of
-    the operator's manifest."""
+    """Names of the volumes that contain files chosen by an author. A pod that mounts one gets no privileges from the
+    operator's manifest."""
     namespace_trusted: bool = False
-    """Whether the operator trusts the volumes and variables that a pod takes from its namespace."""
+    """Whether the operator trusts the volumes and environment variables that a pod takes from its namespace."""
     account: str = ""
-    """Name of the account that the plan creates. A pod that reads nothing from an author may have it, whatever other
-    pods read."""
+    """Name of the service account that the plan creates. A pod that reads no author's files may use the account, even
+    if other pods of the service read such files."""
 
     def clean(self, template: Object) -> bool:
-        """Whether a pod reads nothing that an author chose."""
+        """Whether a pod reads no files and no environment variables chosen by an author."""
         spec = template.get("spec") or {}
         volumes = [one for one in spec.get("volumes") or () if one.get("name") not in self.models]
         named = {one.get("name") for one in spec.get("volumes") or ()}
@@ -52,13 +53,14 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 
 
 TRUSTED = Files(namespace_trusted=True)
-"""No file comes from an author."""
+"""Files that all come from the operator or from a trusted namespace."""
 
 
 def granted_freedoms(workload: Object, alone: Object | None, files: Files = TRUSTED) -> frozenset[Freedom]:
-    """Returns the freedoms of a workload that its author needs no permission for.
+    """Return the freedoms of a workload that its author may use without permission.
 
-    ``alone``: the same workload as built from the operator's manifest alone; None: there is no such manifest.
+    ``alone`` is the same workload, built from the operator's manifest alone. If it is None, there is no such manifest,
+    and the author gets no freedoms.
     """
     if alone is None:
         return frozenset()
@@ -75,14 +77,15 @@ def granted_freedoms(workload: Object, alone: Object | None, files: Files = TRUS
 
 
 def granted_query(scaled_object: Object, alone: Object | None) -> frozenset[Freedom]:
-    """Returns the granted freedoms of a ScaledObject. The server and the credentials must both be the operator's; the
-    query may be the author's."""
+    """Return the freedoms of a ScaledObject that its author may use without permission. The Prometheus servers and
+    credentials must be those of ``alone``, the operator's ScaledObject; the query may differ. Return an empty set if
+    ``alone`` is None or differs in its servers or credentials."""
     same = alone is not None and _targets(scaled_object) == _targets(alone)
     return freedoms([scaled_object]) if same else frozenset()
 
 
 def _targets(scaled_object: Object) -> list[Object]:
-    """Returns the servers that KEDA queries, with their credentials."""
+    """Return the servers that KEDA queries, with their credentials, one object per trigger."""
     return [
         {
             "type": one["type"],
@@ -99,12 +102,12 @@ def _of_namespace(volume: Object) -> bool:
 
 
 def _takes_variables(spec: Object) -> bool:
-    """Whether a container imports all variables of a ConfigMap or a Secret, whatever their names."""
+    """Whether any container imports all variables of a ConfigMap or a Secret with ``envFrom``."""
     return any(one.get("envFrom") for part in ("initContainers", "containers") for one in spec.get(part) or ())
 
 
 def _runs(template: Object) -> Object:
-    """Returns the fields of a pod that define its processes and the data that they can read."""
+    """Return the fields of a pod template that define the pod's processes and the data that they can read."""
     spec = template.get("spec") or {}
     fields = {field: value for field, value in spec.items() if field not in SCHEDULING_FIELDS}
     for part in ("initContainers", "containers"):

@@ -1,6 +1,6 @@
 """KEDA: a ScaledObject that scales a workload by a Prometheus query. Pure.
 
-KEDA is optional: if it is missing, a condition of the service reports that (see ``Watch.optional``).
+KEDA is optional. If the cluster does not have KEDA, a condition of the service reports that (see ``Watch.optional``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slipway.serving.pods.policies import PolicySubject
 from slipway.serving.pods.workload import child
 
 INSTALLED_BY = "KEDA, https://keda.sh"
-"""What to install if the cluster does not have the kind."""
+"""The product to install if the cluster has no ScaledObject kind, for messages."""
 OPERATORS = ("GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
 AUTH_MODES = ("basic", "tls", "bearer", "custom")
 NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?", re.ASCII)
@@ -25,21 +25,22 @@ MAX_QUOTED = 64
 
 
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
-    """The query, and the threshold for its result."""
+    """A KEDA trigger: a Prometheus query, and the threshold for its result."""
 
     server: str = PROMETHEUS_SERVER
     query: str
     metric: str
-    """Name of the result."""
+    """Name under which KEDA publishes the query's result."""
     threshold: str = "10"
     operator: str = "LessThanOrEqual"
     authentication: Object | None = None
-    """Name and kind of the credentials."""
+    """``name`` and ``kind`` of the TriggerAuthentication or ClusterTriggerAuthentication, if any."""
     auth_modes: str = ""
     """Authentication modes for Prometheus, separated by commas."""
 
     def fault(self) -> str:
-        """Describes the first field that KEDA would reject; empty: none."""
+        """Return the problem with the first field that KEDA would reject, or an empty string if all fields are
+        valid."""
         modes = [one.strip() for one in self.auth_modes.split(",")] if self.auth_modes else []
         unknown = next((one for one in modes if one not in AUTH_MODES), None)
         if self.operator not in OPERATORS:
@@ -56,7 +57,8 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scaled_object(name: str, served: PolicySubject, kind: Kind, lowest: int, highest: int, trigger: Trigger) -> Object:
-    """Builds the ScaledObject with which KEDA scales a workload of this kind."""
+    """Build the ScaledObject with which KEDA scales a workload of the given ``kind`` between ``lowest`` and ``highest``
+    replicas. ``served``: name, namespace and labels of the workload."""
     metadata = {
         "serverAddress": trigger.server,
         "metricName": trigger.metric,

@@ -1,7 +1,8 @@
-"""Manifests: completes pods from another author's manifest. Pure.
+"""Manifests: completion of pods from another author's manifest. Pure.
 
-:mod:`slipway.serving.pods.workload` creates pods from an API's typed spec. For an API that accepts whole pods, this
-module adds what they need to serve, drain and fail like the others, with as few privileges as possible.
+:mod:`slipway.serving.pods.workload` creates pods from the typed spec of an API. For an API that accepts whole pods,
+this module adds the fields that a pod needs to serve, drain and report failures like other pods, with as few privileges
+as possible.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from slipway.serving.containers.drain import ENDED_BY, Drain, bounded
 from slipway.serving.pods.workload import CONFINED, PORT_NAME, UNPRIVILEGED
 
 FIRST_FREE_PORT = 1024
-"""The lowest port that any process may listen on."""
+"""The lowest port on which an unprivileged process may listen."""
 PROBE_SECONDS = 10
 GIVES_ALL = frozenset(("SYS_ADMIN", "CAP_SYS_ADMIN", "ALL"))
-"""Capabilities for which Kubernetes does not allow allowPrivilegeEscalation: false."""
+"""Capabilities with which Kubernetes rejects ``allowPrivilegeEscalation: false``."""
 
 
 def finished(pod: Object, port: int, drain: Drain) -> Object:
-    """Completes the spec of a pod whose first container does the work and listens on ``port``."""
+    """Complete the spec of a pod whose first container listens on ``port``, with defaults for security, draining and
+    error messages. Fields that the spec sets are kept."""
     first, *others = pod["containers"]
     parts = {"containers": [_finished(_drained(first, drain.hook(port)), port), *map(_finished, others)]}
     if pod.get("initContainers"):
@@ -29,9 +31,9 @@ def finished(pod: Object, port: int, drain: Drain) -> Object:
 
 
 def answering(container: Object, port: int, *, on_node: bool) -> Object:
-    """Completes a container that receives requests: declares its port under the name that Prometheus looks for, unless
-    the port already has a name, and makes it ready when the port accepts connections. ``on_node``: whether it uses the
-    node's network, where a declared port blocks that port of the node."""
+    """Complete a container that receives requests on ``port``. Declare the port under the name that Prometheus looks
+    for, unless the port already has a name, and add a readiness probe that connects to the port. ``on_node``: whether
+    the container uses the node's network, where a declared port would block that port of the node."""
     named = {"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}
     declared = container.get("ports") or ([] if on_node else [named])
     free = all(one.get("name") != PORT_NAME for one in declared)
@@ -50,7 +52,8 @@ def _drained(container: Object, hook: Object) -> Object:
 
 
 def _finished(container: Object, port: int = FIRST_FREE_PORT) -> Object:
-    """Makes Kubernetes add the container's last log lines to the pod's status, where the diagnosis reads them."""
+    """Complete a container with security defaults, and with the policy that adds its last log lines to the pod's
+    status, from which the diagnosis reads them."""
     usual = {"imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "FallbackToLogsOnError"}
     return {**usual, **container, "securityContext": _security(container.get("securityContext") or {}, port)}
 

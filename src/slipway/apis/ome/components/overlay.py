@@ -1,8 +1,8 @@
-"""Overlay: merges a service over its runtime, component by component. Pure.
+"""Overlay: the merge of a service over its runtime, component by component. Pure.
 
-A component exists if the service declares it. The runtime's fields are the base, and the service's fields override
-them, using the merge keys of Kubernetes' own lists. The runner is the container that receives requests: it is merged
-into the container with its name, and becomes the first one.
+A component exists if the service declares it. The service's fields override the runtime's, using the merge keys of
+Kubernetes' own lists. The runner is the container that receives requests. The runner is merged into the container of
+the same name, and becomes the first container.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slipway.serving.contract.api import InvalidSpecError
 Name = Literal["engine", "decoder", "router"]
 NAMES: tuple[Name, ...] = ("engine", "decoder", "router")
 MOST_REPLICAS: Mapping[Name, int] = {"engine": 3, "decoder": 3, "router": 2}
-"""Default maximum number of replicas."""
+"""Component -> default maximum number of replicas."""
 POD_FIELDS = frozenset(definition("PodSpec")["properties"])
 EXTENSION = frozenset(field.encode_name for field in msgspec.structs.fields(ComponentExtensionSpec))
 WHOLE = {
@@ -31,8 +31,8 @@ WHOLE = {
     "minAvailable": ("minAvailable", "maxUnavailable"),
     "maxUnavailable": ("minAvailable", "maxUnavailable"),
 }
-"""Field of a component -> the fields of a service that replace the runtime's value entirely: halves of two settings may
-not fit together."""
+"""Field of a component -> fields that replace the runtime's value entirely if the service sets any of them. Merging
+these values field by field could combine settings that contradict each other."""
 GROUP = ("leader", "worker")
 
 
@@ -41,24 +41,24 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
 
     name: Name
     extension: ComponentExtensionSpec
-    """Includes the limits of its replicas."""
+    """Replicas, rollout and metadata of the component, with the default limits for replicas filled in."""
     pod: Object
-    """Spec of its pods, with the runner as the first container."""
+    """Spec of the component's pods, with the runner as the first container."""
     leader: Object | None = None
-    """Spec of the leader pod of a group on several nodes; None: the component does not use several nodes."""
+    """Spec of the leader pod of a group of pods, or None if a replica is a single pod."""
     worker: Object | None = None
-    """Spec of the group's worker pods."""
+    """Spec of the group's worker pods, or None if a group has no workers."""
     worker_size: int = 0
     """Number of workers in a group."""
     config: Mapping[str, str] = {}
-    """Additional variables of the runner."""
+    """Additional environment variables of the runner."""
 
 
 def components(service: Object, runtime: Object | None) -> tuple[Component, ...]:
-    """Returns the components that a service declares. ``service``: as returned by
-    :func:`slipway.apis.ome.components.predictor.migrated`; ``runtime``: None if it needs none.
+    """Return the components that a service declares. ``service`` is the result of
+    :func:`slipway.apis.ome.components.predictor.migrated`. ``runtime`` is None if the service needs no runtime.
 
-    Raises InvalidSpecError if a result is not a valid pod.
+    Raise InvalidSpecError if a merged component is not a valid pod.
     """
     spec, base = as_object(service.get("spec")), as_object((runtime or {}).get("spec"))
     return tuple(
@@ -69,8 +69,8 @@ def components(service: Object, runtime: Object | None) -> tuple[Component, ...]
 
 
 def bare(service: Object, runtime: Object) -> Object:
-    """Returns a service that sets no fields of its components, but declares those that the runtime defines on its own.
-    Its result is what the runtime defines."""
+    """Return the service without its changes to the runtime: it sets no fields of its components, and declares only the
+    components that the runtime can run alone."""
     spec = as_object(service.get("spec"))
     chosen = {field: spec[field] for field in ("model", "runtime") if spec.get(field) is not None}
     stated = [name for name in NAMES if spec.get(name) is not None and _is_defined_by_runtime(name, runtime)]
@@ -78,7 +78,7 @@ def bare(service: Object, runtime: Object) -> Object:
 
 
 def _is_defined_by_runtime(name: Name, runtime: Object) -> bool:
-    """Whether a runtime alone defines what runs in a component."""
+    """Whether a runtime defines what runs in a component without any fields from a service."""
     try:
         return bool(components({"spec": {name: {}}}, runtime))
     except InvalidSpecError:
@@ -86,13 +86,14 @@ def _is_defined_by_runtime(name: Name, runtime: Object) -> bool:
 
 
 def runner(pod: Object) -> Object:
-    """Returns the container of a component's pod that receives requests."""
+    """Return the container of a component's pod that receives requests."""
     container: Object = pod["containers"][0]
     return container
 
 
 def _of_runtime(spec: Object, name: Name) -> Object:
-    """Returns a runtime's fields for a component. Runtimes of earlier versions define only the engine, as a pod."""
+    """Return a runtime's fields for a component. Runtimes of earlier versions define only the engine, with the fields
+    of a pod."""
     config = spec.get(f"{name}Config")
     if config is not None or name != "engine":
         return as_object(config)
@@ -127,8 +128,8 @@ def _component(name: Name, runtime: Object, base: Object, patch: Object) -> Comp
 
 
 def _pod(merged_pod: MergedPod, place: str, runtime: Object, base: Object, patch: Object, role: str = "") -> Object:
-    """Returns the spec of a pod, including the runtime's fields for all its pods. ``role``: leader or worker; empty: no
-    group."""
+    """Return the spec of a merged pod, with the runtime's node selector and resources applied. ``place`` is the field
+    of the spec for messages. ``role`` is ``leader`` or ``worker``, or empty if the component has no groups."""
     spec, roles = merged_pod.pod_spec(place), (role,) if role else ()
     layers = [(one, *(as_object(one.get(role)) for role in roles)) for one in (base, patch)]
     # As in OME, the runtime's own selector takes precedence over those of its components, and the service's over
@@ -141,7 +142,8 @@ def _pod(merged_pod: MergedPod, place: str, runtime: Object, base: Object, patch
 
 
 def _with_resources(container: Object, runtime: Object) -> Object:
-    """Returns the container, with the resources of the runtime's container of the same name if it has none."""
+    """Return a container. If the container sets no resources, it gets the resources of the runtime's container of the
+    same name."""
     own = (one for one in _objects(runtime.get("containers")) if one.get("name") == container.get("name"))
     base, own_resources = (as_object(one.get("resources")) for one in (next(own, {}), container))
     base = {field: base[field] for field in ("limits", "requests") if field in base}
@@ -149,12 +151,12 @@ def _with_resources(container: Object, runtime: Object) -> Object:
 
 
 class MergedPod(msgspec.Struct, frozen=True):
-    """A pod of the service merged over one of the runtime, with its runner separate."""
+    """A pod of the service, merged over a pod of the runtime. The runner is kept separate from the pod's containers."""
 
     pod: Object
     runner: Object
     first: tuple[str, ...] = ()
-    """Names of the runtime's containers."""
+    """Names of the containers in the runtime's pod."""
 
     @classmethod
     def over(cls, base: Object, patch: Object) -> MergedPod:
@@ -171,20 +173,20 @@ class MergedPod(msgspec.Struct, frozen=True):
 
     @property
     def runs(self) -> bool:
-        """Whether the pod defines what runs in it."""
+        """Whether the pod has a runner or any container."""
         return bool(self.runner or self.pod.get("containers"))
 
     def within(self, whole: MergedPod) -> MergedPod:
-        """Merges this pod of a group over the component's own pod. What runs in that pod only counts if this one
-        defines nothing."""
+        """Merge this pod of a group over the component's own pod ``whole``. The containers of ``whole`` are used only
+        if this pod has none."""
         if not self.runs:
             return MergedPod(merged(whole.pod, self.pod, "PodSpec"), whole.runner, whole.first)
         shared = {field: value for field, value in whole.pod.items() if field != "containers"}
         return msgspec.structs.replace(self, pod=merged(shared, self.pod, "PodSpec"))
 
     def pod_spec(self, place: str) -> Object:
-        """Returns the spec of the pod, with the runner as its first container. Raises InvalidSpecError if the pod runs
-        nothing."""
+        """Return the spec of the pod, with the runner as its first container. Raise InvalidSpecError if the pod has no
+        container or the first container has no image. ``place`` is the field of the spec for messages."""
         containers = _objects(self.pod.get("containers"))
         name = str(self.runner.get("name") or predictor.RUNNER)
         candidates = (
@@ -206,13 +208,14 @@ class MergedPod(msgspec.Struct, frozen=True):
 
 
 def _with_account(pod: Object) -> Object:
-    """Renames the deprecated service account field of a pod, so that the service's account replaces the runtime's."""
+    """Return the pod with its deprecated ``serviceAccount`` field renamed to ``serviceAccountName``, so that the
+    service's account replaces the runtime's."""
     account = pod.pop("serviceAccount", None)
     return pod | ({"serviceAccountName": account} if account and not pod.get("serviceAccountName") else {})
 
 
 def _without_empty_fields(container: Object) -> Object:
-    """Returns a container without the empty strings that typed clients must write: they are not names or images."""
+    """Return a container without an empty name or image. Typed clients must write these fields as empty strings."""
     return {field: value for field, value in container.items() if value or field not in ("image", "name")}
 
 

@@ -1,7 +1,7 @@
-"""Pods: a component's finished pod template. Pure.
+"""Pods: the finished pod templates of a component. Pure.
 
-Fields that the manifests set are kept; the others are added: the model's files and their paths, names, variables, a
-probe, time to drain, and as few privileges as possible.
+Fields that the manifests set are kept. This module adds the model's files and paths, names, environment variables, a
+probe, time to drain, and security settings with as few privileges as possible.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OWN_LABELS = frozenset(
         *(names.STRATEGY_LABEL, names.MERGED_LABEL, names.ENGINE_LABEL),
     )
 )
-"""Labels of pods that a service cannot change."""
+"""Labels of pods that a service cannot set."""
 OURS = "slipway.inference/"
 NOT_OF_PODS = (
     OURS,
@@ -51,20 +51,21 @@ NOT_OF_PODS = (
 )
 """Prefixes of annotations that a service does not pass on to its pods."""
 SCRAPED = "prometheus.io/"
-"""Prefix of the annotations by which Prometheus finds its targets. Workers of a group have no metrics."""
+"""Prefix of the annotations by which Prometheus finds its targets. Workers of a group do not get these annotations,
+because they have no metrics."""
 MODEL_PATH, PARALLELISM, SERVED_NAME = "MODEL_PATH", "PARALLELISM_SIZE", "SERVED_MODEL_NAME"
 PLACEHOLDER = re.compile(r"\{\{\s*\.(?:(Name|Namespace)|(Labels|Annotations)\.(\w+))\s*\}\}")
 MOST_RENDERED = 1 << 20
-"""Maximum number of characters of all rendered placeholders, which come from the author."""
+"""Maximum number of characters of all rendered placeholders in a pod. Their values come from the service's author."""
 VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 class PodContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The common properties of a service's pods."""
+    """Properties that all pods of a service share."""
 
     service: Object
     runtime: str = ""
-    """Name of the runtime; empty: none."""
+    """Name of the runtime. Empty if the service has no runtime."""
     model: Mount | None = None
     adapters: tuple[Adapter, ...] = ()
     drain_seconds: int
@@ -72,13 +73,14 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def served(self) -> Mount | None:
-        """The mount that the engine loads: the model, or the weights that replace it; None if there is neither."""
+        """The mount of the files that the engine serves: the weights that replace the model, or else the model. None if
+        the service has neither."""
         return next((adapter.mount for adapter in self.adapters if adapter.merged), self.model)
 
 
 def template(component: Component, role: Role, context: PodContext) -> Object:
-    """Returns a finished pod template: ``{"metadata": ..., "spec": ...}``. ``role``: which of the component's pods.
-    Raises InvalidSpecError if the manifests cannot be served."""
+    """Return a finished pod template: ``{"metadata": ..., "spec": ...}``. ``role``: whether to build the only pod of a
+    replica, or the leader or a worker of a group. Raise InvalidSpecError if the manifests cannot be served."""
     pod = {"pod": component.pod, "leader": component.leader, "worker": component.worker}[role]
     spec = _rendered(pod or component.pod, context.service)
     own = _variables(component, role, spec["containers"][0], context)
@@ -104,22 +106,24 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
 
 
 def _unsealed(container: Object, recognised: Recognised) -> Object:
-    """Returns the container with the API key of its engine emptied if it might come from a Secret or a ConfigMap."""
+    """Return the container with the engine's API key set to an empty value if the key might come from a Secret or a
+    ConfigMap."""
     env, env_from = container.get("env") or (), container.get("envFrom") or ()
     empty = recognised.engine.cleared(env, env_from, str(container.get("image", ""))) if recognised.engine else ()
     return {**container, "env": [*env, *empty]} if empty else container
 
 
 def _drain(recognised: Recognised, role: Role, context: PodContext) -> Drain:
-    """Returns how a pod drains. The pods of a group end together, even with work left: a hook in each would separate
-    them."""
+    """Return the drain settings of a pod. Only a single pod with a known engine waits until it is idle. The pods of a
+    group wait for a fixed time, because they would otherwise end at different times."""
     if recognised.engine and role == "pod":
         return recognised.engine.drain(context.drain_seconds, "".join(values_of_flags(recognised.args, "--host")[:1]))
     return Drain(seconds=context.drain_seconds, shell=False)
 
 
 def _rendered(pod: Object, service: Object) -> Object:
-    """Returns the pod with its placeholders replaced. Other braces, as in chat templates, stay."""
+    """Return the pod with OME's placeholders, such as ``{{.Name}}``, replaced. Other braces, such as those of chat
+    templates, stay unchanged. Raise InvalidSpecError if the rendered text is too long."""
     text = msgspec.json.encode(pod).decode()
     if "{{" not in text:
         return pod
@@ -133,15 +137,15 @@ def _rendered(pod: Object, service: Object) -> Object:
 
 
 def _value(match: re.Match[str], metadata: Object) -> str:
-    """Returns a placeholder's value; empty for a missing label or annotation."""
+    """Return a placeholder's value, or an empty string for a missing label or annotation."""
     if match[1]:
         return str(metadata.get(match[1].lower(), ""))
     return str((metadata.get(match[2].lower()) or {}).get(match[3], ""))
 
 
 def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mount, ...]:
-    """Returns the mounts of a component. A router gets the mounts that its command line names, for example for a
-    tokenizer."""
+    """Return the mounts of a component. A router only gets the mount of the served files, and only if its command line
+    contains the path, for example for a tokenizer."""
     served = context.served
     if component.name == "router":
         line = " ".join(map(str, (*(main.get("command") or ()), *(main.get("args") or ()))))
@@ -152,7 +156,8 @@ def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mo
 
 
 def _variables(component: Component, role: Role, main: Object, context: PodContext) -> tuple[Object, ...]:
-    """Returns the variables to put before those of the manifest, which may refer to them."""
+    """Return the environment variables to insert before those of the manifest, so that the manifest's variables can
+    refer to them. Raise InvalidSpecError for an invalid variable name in the router's config."""
     environment: dict[str, str] = {}
     if context.served and context.served.path:
         environment[MODEL_PATH] = context.served.path
@@ -173,7 +178,7 @@ def _with_variables(main: Object, own: Sequence[Object]) -> Object:
 
 
 def _check_port(main: Object, recognised: Recognised) -> None:
-    """Raises InvalidSpecError if the arguments move the engine to a port that nothing else uses."""
+    """Raise InvalidSpecError if the arguments set a port for the engine that its container does not declare."""
     declared = [port.get("containerPort") for port in main.get("ports") or ()]
     if declared and recognised.argument_port and recognised.argument_port not in declared:
         ports = ", ".join(map(str, declared))
@@ -182,7 +187,8 @@ def _check_port(main: Object, recognised: Recognised) -> None:
 
 
 def router_account(pod: Object, service: str) -> str:
-    """Returns the service account of a service's router, which lists the pods of its engines."""
+    """Return the name of the service account of a service's router. The router needs an account to list the pods of its
+    engines."""
     return str(pod.get("serviceAccountName") or names.component_name(service, "router"))
 
 
@@ -193,7 +199,7 @@ def _account(component: Component, spec: Object, context: PodContext) -> Object:
 
 
 def _gpus(container: Object) -> int:
-    """Counts the GPUs of a container, of any vendor."""
+    """Return the number of GPUs of a container, of any vendor. Raise InvalidSpecError for an invalid quantity."""
     resources = container.get("resources") or {}
     limits, requests = (as_object(resources.get(field)) for field in ("limits", "requests"))
     try:
@@ -203,7 +209,7 @@ def _gpus(container: Object) -> int:
 
 
 def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
-    """Mounts the models read-only, replacing the manifest's mounts at these paths."""
+    """Return the container with the models mounted read-only. They replace mounts of the manifest at the same paths."""
     if not mounts:
         return main
     paths, taken = {mount.path for mount in mounts}, {volume_name(mount) for mount in mounts}
@@ -221,7 +227,7 @@ def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
 
 
 def _with_folders(spec: Object, mounts: Sequence[Mount], context: PodContext) -> Object:
-    """Adds the volumes of the models, and restricts the pod to nodes that have them."""
+    """Return the pod spec with the volumes of the models, and a node selector for the nodes that have the models."""
     if not mounts:
         return spec
     own = [_volume(mount, context) for mount in mounts]
@@ -233,7 +239,8 @@ def _with_folders(spec: Object, mounts: Sequence[Mount], context: PodContext) ->
 
 
 def _volume(mount: Mount, context: PodContext) -> Object:
-    """Returns the volume of a mount. Raises InvalidSpecError for a claim that the pods cannot reach."""
+    """Return the pod volume of a mount. Raise InvalidSpecError for a claim in another namespace, which pods cannot
+    use."""
     name = volume_name(mount)
     if not mount.claim:
         return volumes.claim(name, model_volumes.name_for(mount, context.service), read_only=True)
@@ -245,7 +252,7 @@ def _volume(mount: Mount, context: PodContext) -> Object:
 
 
 def volume_name(mount: Mount) -> str:
-    """Returns the name of the volume with a model's files, which is the same in every pod that reads them."""
+    """Return the name of the volume with a model's files, which is identical in all pods that read the files."""
     plain = mount.name if mount.kind != names.FINE_TUNED_WEIGHT else f"weights-{mount.name}"
     return ending(plain.replace(".", "-"), NAME_LENGTH)
 

@@ -1,4 +1,5 @@
-"""Predictor: the single field of earlier versions with model, runtime and engine of a service. Pure."""
+"""Predictor: the deprecated field ``spec.predictor``, which combines the model, runtime and engine of a service.
+Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from slipway.kube.schemas.merge import merged
 
 RUNNER = "ome-container"
 HINT = "ome"
-"""If there is no container with the name RUNNER, the one with this in its name is the main one."""
+"""Text that the main container's name contains if no container is named RUNNER."""
 NOT_OF_CONTAINERS = frozenset(
     ("baseModel", "runtime", "fineTunedWeights", "storageUri", "runtimeVersion", "protocolVersion")
 )
-"""Fields of a predictor's model that are not container fields."""
+"""Fields of a predictor's ``model`` that are not container fields."""
 
 
 def used(resource: Object) -> bool:
@@ -21,8 +22,8 @@ def used(resource: Object) -> bool:
 
 
 def migrated(resource: Object) -> Object:
-    """Returns the service with its predictor as engine, model and runtime, unless it sets these itself. A service
-    without a predictor is returned unchanged."""
+    """Return the service with its predictor converted to the fields ``engine``, ``model`` and ``runtime``. Those fields
+    take precedence if the service also sets them. A service without a predictor is returned unchanged."""
     if not used(resource):
         return resource
     spec = {field: value for field, value in resource["spec"].items() if field != "predictor"}
@@ -48,8 +49,7 @@ def _parts(predictor: Object) -> Object:
 
 
 def main(containers: list[Object]) -> Object | None:
-    """Returns the container that receives requests, even if the manifest does not name it RUNNER; None: there is
-    none."""
+    """Return the container that receives requests, even if it is not named RUNNER. Return None if the list is empty."""
     named = [one for one in containers if one.get("name") == RUNNER]
     alike = [one for one in containers if HINT in str(one.get("name", ""))]
     return next(iter((*named, *alike, *containers)), None)

@@ -1,8 +1,8 @@
-"""Replicas: the number of replicas of a workload that another autoscaler may scale as well. Pure.
+"""Replicas: the number of replicas of a workload that another autoscaler may also scale. Pure.
 
-Server-side apply resets a field to its default when its last owner omits it: a Deployment whose autoscaler has not set
-its replicas yet would drop to one. The controller therefore keeps setting its last number, and omits the field once the
-number has been changed.
+Server-side apply resets a field to its default when its last owner omits the field. A Deployment whose autoscaler has
+not set its replicas yet would therefore drop to one replica. The controller keeps setting the number that it set last,
+and omits the field once another client has changed the number.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 from slipway.kube.objects import Object, annotations_of
 
 REPLICAS_ANNOTATION = "slipway.inference/replicas"
-"""Annotation of a workload: the number of replicas that the controller set last. None: it set none."""
+"""Annotation of a workload with the number of replicas that the controller set last. Missing if the controller never
+set a number."""
 
 
 def scaled_by_others(observed: Object | None, lowest: int, highest: int) -> int | None:
-    """Returns the replicas to set for a workload that another autoscaler may scale; None: the field is omitted.
+    """Return the number of replicas to set for a workload that another autoscaler may also scale, between ``lowest``
+    and ``highest``. Return None if the controller must omit the field.
 
-    ``observed``: the existing workload; ``lowest``: its initial number. A workload that the controller did not create
-    belongs to the other autoscaler from the start.
+    ``observed`` is the existing workload. A new workload gets ``lowest`` replicas. If the controller did not create the
+    workload, the other autoscaler sets its replicas from the start.
     """
     if observed is None:
         return lowest
@@ -29,7 +31,8 @@ def scaled_by_others(observed: Object | None, lowest: int, highest: int) -> int 
 
 
 def record_replicas(workload: Object, replicas: int | None) -> Object:
-    """Returns the workload with an annotation that records its replicas."""
+    """Return the workload with its number of replicas recorded in an annotation, or unchanged if ``replicas`` is
+    None."""
     if replicas is None:
         return workload
     metadata = workload["metadata"]

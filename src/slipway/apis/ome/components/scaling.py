@@ -1,8 +1,8 @@
-"""Scaling: what determines the replicas of a component. Pure.
+"""Scaling: the choice of an autoscaler for the replicas of a component. Pure.
 
-Kubernetes' autoscaler uses CPU and memory, KEDA a Prometheus query, and Slipway's autoscaler the requests at the
-gateway. Only the last one scales to zero, because the gateway holds the requests. Groups on several nodes are only
-scaled if they request KEDA or scaling by requests.
+The Kubernetes autoscaler uses CPU and memory, KEDA a Prometheus query, and Slipway's autoscaler the requests at the
+gateway. Only Slipway's autoscaler scales to zero, because the gateway holds requests until a replica is ready. A
+component with groups of pods is only scaled by KEDA or by requests.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from slipway.serving.contract.api import InvalidSpecError
 
 CLASSES = ("hpa", "keda", "external")
 UTILIZATION, CONCURRENCY = 80, 100
-"""Default targets: percent, and requests per replica."""
+"""Default targets: percent of CPU or memory, and number of in-flight requests per replica."""
 INTERVAL, WINDOW, DELAY = 10.0, 600.0, 30.0
-"""Timing of Slipway's autoscaler, in seconds; see :class:`slipway.serving.routing.scaling.Scaling`."""
+"""Timing of Slipway's autoscaler, in seconds. See :class:`slipway.serving.routing.scaling.Scaling`."""
 ANNOTATIONS = {
     "server": ("autoscaling.keda.sh/prometheus.serverAddress", "prom_server_address"),
     "query": ("autoscaling.keda.sh/prometheus.query", "custom_prom_query"),
@@ -30,9 +30,10 @@ ANNOTATIONS = {
     "operator": ("autoscaling.keda.sh/operator", "scaling_operator"),
     "auth_modes": ("", "auth_modes"),
 }
-"""Field of a Trigger -> the annotation that takes precedence, and the field of a KedaConfig."""
+"""Field of a Trigger -> the annotation for the field, and the KedaConfig field that applies if the annotation is
+missing."""
 RUNNING = "vllm:num_requests_running"
-"""Metric that KEDA uses for an engine without known metrics."""
+"""Prometheus metric for requests in flight that KEDA uses if the engine's own metrics are unknown."""
 
 
 class Scaler(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +44,8 @@ class Scaler(msgspec.Struct, frozen=True, kw_only=True):
     highest: int
     metric: str = ""
     target: int = 0
-    """Target of the metric: percentage that each replica should use, or average number of requests per replica."""
+    """Target of the metric: percent of CPU or memory per replica, or average number of in-flight requests per
+    replica."""
 
 
 def scaler(
@@ -54,9 +56,9 @@ def scaler(
     *,
     group: bool,
 ) -> Scaler:
-    """Returns the scaler that a component requests. ``annotations``: the service's, merged with the component's own;
-    ``keda``: the service's KedaConfig; ``group``: whether a replica consists of several pods. Raises
-    InvalidSpecError."""
+    """Return the scaler that a component requests. ``annotations``: the service's annotations, overridden by the
+    component's; ``keda``: the service's KedaConfig; ``group``: whether a replica consists of several pods. Raise
+    InvalidSpecError for settings that no autoscaler supports."""
     lowest = 1 if extension.min_replicas is None else extension.min_replicas
     highest = max(extension.max_replicas or lowest, lowest)
     metric = extension.scale_metric or annotations.get(names.METRICS) or "cpu"
@@ -88,10 +90,11 @@ def trigger(
     keda: KedaConfig | None,
     usual: str,
 ) -> Trigger:
-    """Returns the KEDA trigger of a component. Annotations take precedence over the component's configuration, and that
-    over the service's. ``usual``: the default query. ``%s`` in a configured query is replaced by the workload's name.
+    """Return the KEDA trigger of a component. Annotations take precedence over the component's KedaConfig, and the
+    component's over the service's ``keda``. ``usual`` is the default query. In a configured query, ``%s`` is replaced
+    by the workload's name.
 
-    Raises InvalidSpecError.
+    Raise InvalidSpecError if KEDA would reject the trigger.
     """
     configs = [one for one in (extension.keda_config, keda) if one]
     settings = {
@@ -111,7 +114,7 @@ def trigger(
 
 
 def running_requests(metrics: Metrics | None, namespace: str, workload: str) -> str:
-    """Returns a query for the number of requests in flight at a workload's pods."""
+    """Return a Prometheus query for the number of requests in flight in a workload's pods."""
     metric = (metrics.running if metrics else "") or RUNNING
     return f'sum({metric}{{namespace="{namespace}",pod=~"{workload}-.*"}})'
 
@@ -129,7 +132,8 @@ def _class(annotations: Mapping[str, str], *configs: KedaConfig | None) -> str:
 
 
 def _utilization(annotations: Mapping[str, str]) -> int:
-    """Returns the percentage; 0: not set."""
+    """Return the target utilization in percent, or 0 if the annotation is missing. Raise InvalidSpecError for other
+    values."""
     text = annotations.get(names.TARGET_UTILIZATION)
     if text is None:
         return 0

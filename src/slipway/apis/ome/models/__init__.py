@@ -1,1 +1,2 @@
-"""The three kinds of weights: the nodes or claims with their files, and the Jobs that load them."""
+"""BaseModels, ClusterBaseModels and FineTunedWeights: the nodes or claims with their files, and the Jobs that load the
+files."""

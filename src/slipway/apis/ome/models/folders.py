@@ -1,8 +1,8 @@
-"""Folders: which model owns which folder of the nodes. Pure.
+"""Owners of the model directories on nodes. Pure.
 
-Models of the cluster, which are the operator's, come first. Next are models below their namespace's folder, or below a
-folder that the operator shares with all namespaces. Last are models whose files an earlier version loaded elsewhere:
-the nodes' records name these paths, and only the controller writes the records.
+Cluster-scoped models, which belong to the operator, take precedence. Next are models below their namespace's directory,
+or below a directory that the operator shares with all namespaces. Last are models whose files an earlier version loaded
+into other directories. Node records contain these paths, and only the controller writes the records.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from slipway.weights.jobs.turns import age
 from slipway.weights.nodes import Node
 
 PATH, FORMER = "path", "former"
-"""Indexes of models. PATH: the folder of their files, all its parents, and the folder alone with the prefix EXACTLY.
-FORMER: the same for models that may have the folder only if a node's record names it."""
+"""Indexes of models by directory. PATH contains the directory of a model's files and all its parents, and the directory
+alone with the prefix EXACTLY. FORMER has the same values, for models that may use the directory only if a node record
+contains it."""
 EXACTLY = "="
 FOLDER = "folder"
-"""Index of volumes: their folders, as in PATH."""
+"""Index of PersistentVolumes by directory, with the same values as PATH."""
 TAKEN = "PathTaken"
 CLUSTER_KINDS = tuple(kind for kind in KINDS.values() if not kind.namespaced)
 
@@ -43,8 +44,9 @@ ANY_PATH = _Anything()
 
 
 class Rank(NamedTuple):
-    """Orders models that claim the same folder. Within a group, a model whose files are loaded comes before new
-    ones."""
+    """Sort key for models that claim the same directory; the lowest rank takes precedence. ``group`` is 0 for
+    cluster-scoped models, 2 for models whose directory only a node record allows, and otherwise 1. Within a group,
+    models whose files are loaded come before new models."""
 
     group: int
     is_new: bool
@@ -52,16 +54,16 @@ class Rank(NamedTuple):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A model that has, or requests, a folder of the nodes."""
+    """A model that has or requests a node directory."""
 
     model: Object
     stored: Stored
     former: bool = False
-    """Whether it may have the folder only because nodes already have its files there."""
+    """Whether the model may use the directory only because nodes already have its files there."""
 
     @property
     def owner(self) -> str:
-        """The namespace of its authors; empty: the operator."""
+        """Namespace of the model's authors. Empty for the operator's cluster-scoped models."""
         return key(self.model).namespace
 
     @property
@@ -70,8 +72,8 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def resolve_storage(world: World, model: Object) -> Stored:
-    """Returns the model's storage. Raises InvalidSpecError if it cannot be served, or if the folder belongs to another
-    model."""
+    """Return the model's storage. Raise InvalidSpecError if the storage cannot be served, or if its directory belongs
+    to another model."""
     recorded = recorded_paths(world, model) if _may_be_former(model, world.settings) else frozenset[str]()
     stored = storage.parse_storage(model, world.settings, recorded)
     if stored.root:
@@ -82,13 +84,14 @@ def resolve_storage(world: World, model: Object) -> Stored:
 
 
 def resolve_mount(world: World, model: Object) -> Mount:
-    """Returns how pods mount a model. Raises InvalidSpecError if they may not, or if the model has no files to
-    serve."""
+    """Return the mount with which pods read a model. Raise InvalidSpecError if the storage cannot be served, or if its
+    directory belongs to another model."""
     return mount_of(model, world.settings, resolve_storage(world, model))
 
 
 def possible_paths(model: Object, settings: Settings) -> frozenset[str]:
-    """Returns the folders that a model could have, ignoring other models, in this version or in an earlier one."""
+    """Return the directories that a model could have in this version or an earlier one, regardless of other models.
+    Empty if the model has no files on nodes."""
     return frozenset(path for path in (_path(model, settings), _path(model, settings, ANY_PATH)) if path)
 
 
@@ -101,22 +104,24 @@ def _path(model: Object, settings: Settings, allowed: Container[str] = ()) -> st
 
 
 def recorded_paths(world: World, model: Object) -> frozenset[str]:
-    """Returns a model's folders according to the records of nodes. The default folder for all models without a path
-    belongs to no single model."""
+    """Return the directories of a model in the records of nodes. Directories that earlier versions shared between all
+    models without a path are left out, because they belong to no single model."""
     paths = {_record_path(nodes.parse_node(node), model) for node in world.list(NODE)} - {""}
     shared = {f"{storage.root_of(path, world.settings)}/{scheme}" for path in paths for scheme in storage.FETCHED}
     return frozenset(paths - shared)
 
 
 def may_use_folder(listers: Listers, settings: Settings, model: Object, path: str) -> bool:
-    """Whether a model may have a folder, either by the rules or because a node has its files there."""
+    """Whether a model may use a directory, either by the placement rules or because a node record shows that its files
+    are there."""
     placed = storage.is_placed(path, key(model).namespace, settings)
     return placed or any(_record_path(nodes.parse_node(node), model) == path for node in listers.list(NODE))
 
 
 def is_folder_in_use(world: World, node: Node, path: str) -> bool:
-    """Whether a folder stays on a node when the world's model gives it up: it overlaps with the folder of a model that
-    takes precedence, or another model of the same owner has it or a folder inside it."""
+    """Whether a directory must stay on a node although the world's model gives it up. It must stay if it overlaps with
+    the directory of a model that takes precedence, or if another model of the same owner uses it or a directory inside
+    it."""
     mine, settings = world.resource, world.settings
     group = 0 if not key(mine).namespace else 1 if storage.is_placed(path, key(mine).namespace, settings) else 2
     for one in find_overlapping(world.listers, settings, path):
@@ -132,7 +137,7 @@ def is_folder_in_use(world: World, node: Node, path: str) -> bool:
 
 
 def is_loaded_by_others(world: World, node: Node, path: str) -> bool:
-    """Whether another model of the same owner has its files in a folder of a node."""
+    """Whether a node has files of another model of the same owner in a directory."""
     mine = world.resource
     for one in find_overlapping(world.listers, world.settings, path):
         if one.owner != key(mine).namespace or uid(one.model) == uid(mine) or one.stored.path != path:
@@ -144,7 +149,7 @@ def is_loaded_by_others(world: World, node: Node, path: str) -> bool:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two folders are the same, or one is inside the other."""
+    """Whether two directories are equal, or one is inside the other."""
     return _is_within(one, other) or _is_within(other, one)
 
 
@@ -155,7 +160,8 @@ def find_overlapping(
     kinds: Collection[Kind] = tuple(KINDS.values()),
     among: Collection[str] = (PATH, FORMER),
 ) -> Iterator[Claim]:
-    """Returns the models in these indexes that may have a folder that overlaps with this one."""
+    """Yield the models that may have a directory that overlaps with ``path``. ``among``: the indexes to search, PATH or
+    FORMER."""
     values = (path, *(f"{EXACTLY}{above}" for above in _with_parents(path)[:-1]))
     for kind in kinds:
         for index in among if kind.namespaced else [one for one in among if one == PATH]:
@@ -165,14 +171,14 @@ def find_overlapping(
 
 
 def by_folder(volume: Object) -> Iterable[str]:
-    """Index function for :data:`FOLDER`."""
+    """Return the values of a volume in the index :data:`FOLDER`. Empty for a volume without a local path."""
     path = path_of(volume)
     return (*_with_parents(path), f"{EXACTLY}{path}") if path else ()
 
 
 def is_mounted_by_others(listers: Listers, model: Object, path: str) -> bool:
-    """Whether pods of other authors may still mount a folder that overlaps with this one. Files of a cluster-scoped
-    model may be read in any namespace."""
+    """Whether pods of other namespaces may still mount a directory that overlaps with ``path``. Always False for a
+    cluster-scoped model, because pods in all namespaces may read its files."""
     namespace = key(model).namespace
     if not namespace:
         return False
@@ -186,7 +192,7 @@ def is_mounted_by_others(listers: Listers, model: Object, path: str) -> bool:
 
 
 def _find_rivals(world: World, mine: Claim) -> Iterator[Claim]:
-    """Returns the models that prevent a model from getting its folder."""
+    """Yield the models that prevent a model from using its directory. Empty if the model may use it."""
     kinds = tuple(KINDS.values()) if mine.owner else CLUSTER_KINDS
     rank: Rank | None = None
     among = (PATH, FORMER) if mine.former else (PATH,)  # FORMER models may be many, and all come later
@@ -196,7 +202,7 @@ def _find_rivals(world: World, mine: Claim) -> Iterator[Claim]:
             continue
         rank = rank or _rank(world, mine)
         theirs = _rank(world, other) if other.group == mine.group else Rank(other.group, True, ())
-        if other.former and theirs.is_new:  # no node has its files, so it has no right to the folder
+        if other.former and theirs.is_new:  # no node has its files, so it cannot claim the directory
             continue
         nested = other.stored.path != mine.stored.path
         if theirs < rank and not (same_owner and nested and not rank.is_new):
@@ -204,7 +210,8 @@ def _find_rivals(world: World, mine: Claim) -> Iterator[Claim]:
 
 
 def _may_share(one: Claim, other: Claim) -> bool:
-    """Whether two models of one owner may share a folder. Only loads of different files damage each other."""
+    """Whether two models of one owner may share a directory. Models only conflict if both load files, and the files or
+    paths differ."""
     if deleting(other.model) or not one.stored.url or not other.stored.url:
         return True
     return one.stored.path == other.stored.path and one.stored.identity == other.stored.identity
@@ -230,7 +237,7 @@ def _describe_conflict(mine: Claim, rival: Claim) -> str:
 
 
 NODES = Watch(kind=NODE, enqueue=enqueue_nothing, trim=nodes.trim_node)
-"""The nodes, whose records other kinds read to determine a model's folder."""
+"""Watch for nodes, for kinds that read node records to determine a model's directory."""
 
 
 def indexes(settings: Settings) -> dict[str, IndexFunction]:
@@ -238,7 +245,8 @@ def indexes(settings: Settings) -> dict[str, IndexFunction]:
 
 
 class _ByPath(msgspec.Struct, frozen=True):
-    """Index function for :data:`PATH` and :data:`FORMER`. Two instances with the same settings are equal."""
+    """Index function for :data:`PATH`, or for :data:`FORMER` if ``former`` is set. Two instances with equal settings
+    are equal."""
 
     settings: Settings
     former: bool
@@ -251,7 +259,8 @@ class _ByPath(msgspec.Struct, frozen=True):
 
 
 def _may_be_former(model: Object, settings: Settings) -> bool:
-    """Whether an earlier version may have loaded the files into a folder that this version would not allow."""
+    """Whether an earlier version may have loaded the files into a directory that the current placement rules do not
+    allow."""
     namespace = key(model).namespace
     path = _path(model, settings, ANY_PATH) if namespace else ""
     return bool(path) and not storage.is_placed(path, namespace, settings)

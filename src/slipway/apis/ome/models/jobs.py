@@ -1,4 +1,4 @@
-"""Jobs: the loader's tasks for a model, on a node or on a claim. Pure."""
+"""Jobs: the loader's tasks for a model, on nodes and on claims. Pure."""
 
 from __future__ import annotations
 
@@ -45,41 +45,45 @@ OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_B
 VOLUME, DONOR, PARENT = "models", "donor", "parent"
 REUSE, SEAL_KNOWN = "--reuse=", "--known"
 DEADLINES = {"load": LOAD_SECONDS, "evict": 0, "inspect": ANSWER_SECONDS}
-"""Seconds after which a Job fails; 0: never."""
+"""Task -> seconds after which its Job fails. 0 means no limit."""
 CLAIM_FOLDER = "/mnt/claim"
-"""Where the claim is mounted in the loader."""
+"""Mount path of the claim in the loader."""
 BUCKET_KEYS = (*S3_KEYS, "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL")
 TOKEN_KEY, GOOGLE_KEY = "token", "credentials.json"
 
 
 class LoaderTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of the loader. A Job is only created for it if needed, because there may be thousands of nodes."""
+    """A loader task for a model. The Job for a task is only built if it is needed, because there may be thousands of
+    nodes."""
 
     what: Literal["load", "evict", "inspect"]
     arguments: tuple[str, ...]
     access: Access
     place: tuple[str, ...] = ()
-    """Distinguishes the task from others of the same model."""
+    """Parts of the Job name that distinguish the task from other tasks of the model, such as the node's uid."""
     node: str = ""
     replaces: bool = False
-    """Whether a folder that may belong to another namespace is replaced by a new one."""
+    """Whether the load replaces the directory by a new one, because the existing one may belong to another
+    namespace."""
 
     def on_node(self, node: Node) -> LoaderTask:
-        """Returns the task for a node. It is a new task after each boot of the node."""
+        """Return the task for a node. Each boot of the node leads to a new task with a new Job name."""
         return msgspec.structs.replace(self, place=(node.uid, node.boot), node=node.name)
 
     def with_seal(self, seal: str, donor: str, replaces: bool) -> LoaderTask:
-        """Returns the task with the folder's seal, and with another folder of the node that may have the same files.
-        ``replaces``: see the field."""
+        """Return the task with the directory's seal, and with ``donor``, another directory of the node that may have
+        the same files. ``replaces``: whether the load replaces the directory by a new one. ``seal`` and ``donor`` may
+        be empty."""
         arguments = (*self.arguments, *((f"--seal={seal}",) if seal else ()), *((f"{REUSE}{donor}",) if donor else ()))
         access = self.access + _folder(donor, volume=DONOR, read_only=True) if donor else self.access
-        if replaces:  # only the container that replaces the folder mounts its parent: see _owner
+        if replaces:  # only the container that replaces the directory mounts its parent: see _owner
             access += Access(volumes=_mount_parent(self.arguments[2]).volumes)
         return msgspec.structs.replace(self, arguments=arguments, access=access, replaces=replaces)
 
 
 def load_task(view: ModelView, stored: Stored) -> LoaderTask:
-    """Returns the task that loads the files onto a node, or checks the files that the node has."""
+    """Return the task that loads the files onto a node, or inspects files that the node already has if the model has no
+    URL."""
     folder = _folder(stored.path, read_only=not stored.url)
     if not stored.url:
         return LoaderTask(what="load", arguments=("inspect", stored.path, *_header(view)), access=folder)
@@ -90,14 +94,14 @@ def load_task(view: ModelView, stored: Stored) -> LoaderTask:
 
 
 def eviction_task(node: Node, path: str, root: str) -> LoaderTask:
-    """Returns the task that empties a folder of a node. The folder itself stays, because it is the pod's only
-    volume."""
+    """Return the task that empties a directory of a node. The directory itself stays, because the Job's pod mounts
+    nothing else."""
     arguments = ("evict", path, f"--below={root}")
     return LoaderTask(what="evict", arguments=arguments, access=_folder(path), place=(node.uid, path), node=node.name)
 
 
 def inspection_task(view: ModelView, stored: Stored) -> LoaderTask | None:
-    """Returns the task that inspects the files on a claim, where they stay; None: the files are not on a claim."""
+    """Return the task that inspects files in place on a claim, or None if the files are not on a claim."""
     if stored.claim is None:
         return None
     claim = mounted(volumes.claim(VOLUME, stored.claim.name, read_only=True), CLAIM_FOLDER, read_only=True)
@@ -113,7 +117,7 @@ def is_bound(view: ModelView, stored: Stored) -> bool:
 
 
 def build_job(view: ModelView, loader_task: LoaderTask) -> Object:
-    """Builds the Job that runs the loader for a task."""
+    """Build the Job that runs the loader for a task."""
     runner, name = _runner(view, loader_task), name_of(view, loader_task)
     container = jobs.container(
         runner,
@@ -135,20 +139,20 @@ def build_job(view: ModelView, loader_task: LoaderTask) -> Object:
 
 
 def observe_job(view: ModelView, loader_task: LoaderTask) -> Run:
-    """Returns the state of the existing Job."""
+    """Return the state of the task's Job, which may not exist."""
     return jobs.observe_run(view.world, name_of(view, loader_task), ("loader", *loader_task.arguments))
 
 
 def donor_of(view: ModelView, loader_task: LoaderTask) -> str | None:
-    """Returns the folder whose files the existing Job may reuse, according to the Job itself, which may be forged.
-    Empty: it reuses none; None: there is no Job."""
+    """Return the donor directory in the arguments of the task's existing Job. Return an empty string if the Job reuses
+    no files, and None if there is no Job. Authors may forge Jobs, so callers must check the path."""
     job = _find_job(view, loader_task)
     return None if job is None else next((_rest(one) for one in arguments_of(job) if one.startswith(REUSE)), "")
 
 
 def job_replaces_folder(view: ModelView, loader_task: LoaderTask) -> bool | None:
-    """Whether the existing Job replaces its folder if that may belong to another namespace; None: there is no Job for
-    these files and this folder."""
+    """Whether the task's existing Job replaces its directory by a new one. None if there is no Job for the files and
+    the directory of the task."""
     job = _find_job(view, loader_task)
     if job is None or arguments_of(job)[1:4] != list(loader_task.arguments[:3]):
         return None
@@ -166,8 +170,8 @@ def _rest(word: str) -> str:
 
 
 def name_of(view: ModelView, loader_task: LoaderTask) -> Key:
-    """Returns the name of the task's Job. A Job that needs a folder of a node runs in the operator's namespace, for all
-    models. A Job that reads a claim runs in the claim's namespace."""
+    """Return the namespace and name of the task's Job. A Job that mounts a node directory runs in the operator's
+    namespace. A Job that reads a claim runs in the claim's namespace."""
     namespace, name = key(view.resource)
     identity = "\0".join((uid(view.resource), loader_task.what, *loader_task.place))
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
@@ -176,10 +180,11 @@ def name_of(view: ModelView, loader_task: LoaderTask) -> Key:
 
 
 def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Container, ...]:
-    """Returns the init container that changes a folder's ownership. The user who fills the folder becomes its owner,
-    because the kubelet creates it as root, and versions before 0.5 filled it as root. The folder is also assigned to
-    the model's namespace, by way of its parent: a new folder has not been mounted by any container of another
-    namespace. This container reads nothing from a source."""
+    """Return the init container that gives a directory to the loader's user, or an empty tuple if none is needed. The
+    change of owner is needed because the kubelet creates the directory as root, and versions before 0.5 filled it as
+    root. The container also assigns the directory to the model's namespace. To replace a directory, it mounts the
+    parent and creates a new directory, which no container of another namespace can have mounted. The container reads
+    nothing from a source."""
     user = view.world.settings.user(ome(view.world.settings).run_as_user)
     if user is None or not loader_task.node or loader_task.arguments[0] not in ("stage", "evict"):
         return ()
@@ -189,7 +194,7 @@ def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Co
         path = loader_task.arguments[2]
         options += [f"--namespace={key(view.resource).namespace}", *([] if loader_task.replaces else [SEAL_KNOWN])]
         mine = Access(mounts=_mount_parent(path).mounts) if loader_task.replaces else mine
-        powers.append("DAC_OVERRIDE")  # the folder may already belong to the user
+        powers.append("DAC_OVERRIDE")  # the directory may already belong to the user
     if not options:
         return ()
     root = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}
@@ -199,20 +204,20 @@ def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Co
 
 
 def may_replace_folders(view: ModelView) -> bool:
-    """Whether loads may have to replace a folder. This is not needed for cluster models, whose files may be read in all
-    namespaces, and no container can do it if the cluster assigns users."""
+    """Whether loads may replace directories. Cluster-scoped models do not need that, because their files may be read in
+    all namespaces. On clusters that assign users to pods, no container can do it."""
     settings = view.world.settings
     return bool(key(view.resource).namespace) and settings.user(ome(settings).run_as_user) is not None
 
 
 def _mount_parent(path: str) -> Access:
-    """Mounts the parent of a folder."""
+    """Return the access that mounts the parent of a directory."""
     return _folder(path.rpartition("/")[0], volume=PARENT)
 
 
 def _runner(view: ModelView, loader_task: LoaderTask) -> Runner:
-    """Returns the user and the image for the Job of a task. On a node, it runs as a user that owns nothing but the
-    folder, or as root without capabilities if the operator chose that."""
+    """Return the image, labels and security settings for a task's Job. On a node, the Job runs as a user that owns
+    nothing but the model directories, or as root without capabilities if the operator sets UID 0."""
     settings = view.world.settings
     user = settings.user(ome(settings).run_as_user)
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "runAsNonRoot": user != 0}
@@ -232,28 +237,28 @@ def _folder(path: str, *, volume: str = VOLUME, read_only: bool = False) -> Acce
 
 
 def _header(view: ModelView) -> tuple[str, ...]:
-    """Returns the options for the metadata to report."""
+    """Return the loader options for reporting the model's metadata. Empty for a FineTunedWeight."""
     return () if view.resource["kind"] == names.FINE_TUNED_WEIGHT.kind else ("--header=model",)
 
 
 def _guard(view: ModelView, stored: Stored) -> tuple[str, ...]:
-    """Returns the options that restrict addresses, because the author of the spec or of its Secret may have chosen
-    them."""
+    """Return the loader options that restrict the addresses of the source. Empty if no author can choose the
+    address."""
     if stored.scheme not in ("http", "https", "s3"):
         return ()
     return view.world.settings.sources.options(guarded=stored.scheme != "s3" or bool(stored.spec.key))
 
 
 def secret_of(view: ModelView, stored: Stored) -> str:
-    """Returns the Secret with a model's credentials, in the namespace of its Jobs; empty: the model names none. The
-    operator creates there the Secrets that a namespace may use, named after it, so that its authors cannot use
-    others."""
+    """Return the name of the Secret with a model's credentials in the namespace of the Jobs, or an empty string if the
+    model names none. For a model in another namespace, the name begins with that namespace. The operator creates these
+    Secrets, and authors cannot use the Secrets of other namespaces."""
     namespace, secret = key(view.resource).namespace, stored.spec.key or ""
     return f"{namespace}.{secret}" if secret and namespace not in ("", view.job_namespace) else secret
 
 
 def _source(view: ModelView, stored: Stored) -> Access:
-    """Returns the loader's access to the source, with only those keys of the model's Secret that it needs."""
+    """Return the loader's access to the source, with only the keys of the model's Secret that the source needs."""
     settings, secret, parameters = view.world.settings, secret_of(view, stored), stored.spec.parameters
     access = of_operator(settings.loader)
     match stored.scheme:

@@ -1,4 +1,4 @@
-"""Line: which namespaces load models onto a node, and which are next. Pure except for a cache."""
+"""The loads onto each node, and a cache of the namespaces that load next. Pure except for the cache."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ import msgspec
 
 
 class OpenFolder(NamedTuple):
-    """A folder that a model's load may still write to."""
+    """A directory to which the load of a model may still write."""
 
     of: str
-    """uid of the model."""
+    """Uid of the model."""
     path: str
 
 
 class NodeLoads(msgspec.Struct, frozen=True, kw_only=True):
-    """The loads onto a node."""
+    """The current loads onto a node."""
 
     loads: Counter[str]
-    """Number of loads by namespace; empty: cluster-scoped models."""
+    """Namespace -> number of its loads. The empty string stands for cluster-scoped models."""
     open_folders: Sequence[OpenFolder]
     at_once: int
 
     def max_turns(self, namespace: str) -> int:
-        """Returns the maximum number of turns for a namespace. One is left to the others, because a namespace's authors
-        may create any number of loads."""
+        """Return the maximum number of concurrent loads for a namespace. Authors can create any number of models, so
+        one turn is reserved for other namespaces if the node has more than one. The empty namespace, for cluster-scoped
+        models, may use all turns."""
         return max(self.at_once - 1, 1) if namespace else self.at_once
 
     @property
@@ -36,24 +37,25 @@ class NodeLoads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueHeads:
-    """Remembers the queues whose models were next on each node. A waiting model is behind them, so the cost of
-    examining it does not grow with the number of queues. They are examined like all others: the order of queues does
-    not change the result."""
+    """Cache of the queues whose models were next on each node. These queues are examined first, so the cost of
+    examining a model that must wait does not grow with the number of queues. The order only affects the cost, not the
+    result."""
 
     def __init__(self, most: int = 16, nodes: int = 5000) -> None:
-        """``most``: maximum number of queues per node; ``nodes``: maximum number of nodes that are remembered."""
+        """Limit the cache to ``most`` queues per node and to ``nodes`` nodes."""
         self._heads: OrderedDict[str, list[str]] = OrderedDict()
         self._most, self._nodes = most, nodes
 
     def in_order(self, node: str, queues: Callable[[], Iterable[str]]) -> Iterator[str]:
-        """Yields all queues, starting with the remembered heads. ``queues`` is only called if the heads are not
-        enough."""
+        """Yield all queues, starting with the remembered ones. ``queues`` is called only if the caller needs more than
+        those."""
         heads = self._heads.get(node, [])
         yield from heads
         yield from (one for one in queues() if one not in heads)
 
     def remember(self, node: str, examined: Mapping[str, bool], rank: Callable[[str], Any]) -> None:
-        """Remembers the queues that have models ahead. ``examined``: queue -> whether it has any."""
+        """Remember the queues with models that load first. ``examined``: queue -> whether it has such models; ``rank``:
+        sort key of queues, used to keep the first ones."""
         heads = [one for one in self._heads.pop(node, []) if one not in examined]
         heads += [one for one, is_ahead in examined.items() if is_ahead]
         self._heads[node] = sorted(heads, key=rank)[: self._most]

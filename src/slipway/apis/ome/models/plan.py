@@ -1,4 +1,4 @@
-"""Plan: loads files onto nodes and removes them, each with a Job that is pinned to its node. Pure."""
+"""Plan: the loads of files onto nodes and their removal, each by a Job that is pinned to its node. Pure."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ from slipway.weights.nodes import Node, Record, State
 
 MOST_TOKENS = 2**31 - 1
 MOST_DONORS = 32
-"""Maximum number of models that are checked for files that can be reused."""
+"""Maximum number of models that are checked for reusable files."""
 Stage = Literal["there", "loading", "waiting", "full", "failed", "leaving", "in use"]
 
 
 class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The current step of a model on a node."""
+    """The planned step of a model on one node."""
 
     node: Node
     stage: Stage
     record: Record | None
-    """The record to write to the node."""
+    """The record to write to the node. None removes the existing record."""
     is_selectable: bool = True
     """Whether pods may select the node."""
     loader_task: LoaderTask | None = None
     run: Run = Run(name="")
-    """State of the Job that loads or removes the files."""
+    """State of the Job that loads or removes the files on the node."""
 
 
 def plan(view: ModelView) -> Plan:
-    """Returns the model's children. Raises InvalidSpecError."""
+    """Return the plan with the model's child objects. Raise InvalidSpecError if the model cannot be loaded."""
     if withdrawn := _plan_withdrawal(view):
         return withdrawn
     stored, done = view.valid(), plan_nodes(view)
@@ -82,15 +82,15 @@ def plan(view: ModelView) -> Plan:
 
 
 def finalize(view: ModelView) -> Plan | None:
-    """Returns the plan of a model that is being deleted; None: it can be removed. Deletion always completes: a lost
-    node, or one without progress, only delays it for a limited time. Objects that the garbage collector does not handle
-    are deleted first."""
+    """Return the plan of a model that is being deleted, or None if the model can be removed. Objects that the garbage
+    collector does not handle are deleted first. A lost node or a node without progress delays the deletion only for a
+    limited time, so the deletion always completes."""
     elsewhere = view.jobs if key(view.resource).namespace and not view.is_overdue else ()
     return _build_plan(view, plan_nodes(view)) if view.nodes or view.held_volumes or elsewhere else None
 
 
 def _build_plan(view: ModelView, node_plans: Sequence[NodePlan]) -> Plan:
-    """Returns the objects and records that the nodes need for the model."""
+    """Return a plan with the Jobs, volumes and records that the nodes need for the model, and the claims to delete."""
     jobs = (build_job(view, node_plan.loader_task) for node_plan in node_plans if node_plan.loader_task)
     return Plan(
         children=(*_build_volumes(view, node_plans), *jobs),
@@ -102,8 +102,8 @@ def _build_plan(view: ModelView, node_plans: Sequence[NodePlan]) -> Plan:
 
 
 def _build_volumes(view: ModelView, node_plans: Sequence[NodePlan]) -> Iterator[Object]:
-    """Yields a volume for each claim for a folder that the model has on any node. The claim of a deleted model keeps
-    its volume, because pods may still use it."""
+    """Yield the volume for each claim whose directory the model has on any node. The claims of a deleted model keep
+    their volumes, because pods may still use them."""
     recorded = {path for one in node_plans if one.record for path in one.record.readable_paths}
     there = {key(one).name: one for one in view.volumes}
     for one in view.claims:
@@ -112,8 +112,8 @@ def _build_volumes(view: ModelView, node_plans: Sequence[NodePlan]) -> Iterator[
 
 
 def _find_discarded_claims(view: ModelView) -> tuple[Reference, ...]:
-    """Returns the claims to delete: all claims if the model is deleted or has lost its folder, and claims for a former
-    folder that no pod reads. Kubernetes keeps a claim as long as a pod uses it."""
+    """Return the claims to delete: all claims if the model is deleted or has lost its directory, otherwise the claims
+    for former directories that no pod reads. Kubernetes keeps a deleted claim as long as a pod uses the claim."""
     stays = isinstance(view.stored, Stored) and not view.is_deleted
     going = (
         one for one in view.claims if not stays or not (_is_current_folder(view, one.path) or view.is_read(one.path))
@@ -122,12 +122,12 @@ def _find_discarded_claims(view: ModelView) -> tuple[Reference, ...]:
 
 
 def _is_current_folder(view: ModelView, path: str) -> bool:
-    """Whether a folder is the one that the spec requests."""
+    """Whether ``path`` is the directory that the spec requests. Always False for a deleted or rejected model."""
     return isinstance(view.stored, Stored) and not view.is_deleted and view.stored.path == path
 
 
 def plan_nodes(view: ModelView) -> tuple[NodePlan, ...]:
-    """Returns the plans of all nodes that have, or should have, the model, sorted by name."""
+    """Return a plan for each node that has, or should have, the model, sorted by node name."""
     loader_task = load_task(view, view.stored) if isinstance(view.stored, Stored) and view.stored.root else None
     return tuple(
         _plan_node(view, node, loader_task) if view.is_for(node) else _plan_removal(view, node) for node in view.nodes
@@ -187,14 +187,14 @@ def _plan_node(view: ModelView, node: Node, loader_task: LoaderTask | None) -> N
 
 
 def _is_still_written(view: ModelView, node: Node, loader_task: LoaderTask) -> bool:
-    """Whether another Job of the model may still write to a node: one created before the node's restart, or by an
-    earlier version. It is no longer needed, and is deleted."""
+    """Whether another Job of the model may still write to a node. Such a Job was created before the node's restart or
+    by an earlier version. It is no longer part of the plan, so it is deleted."""
     return any(nodes.node_of(job) == node.name and key(job) != name_of(view, loader_task) for job in view.writers)
 
 
 def _choose_donor(view: ModelView, stored: Stored, node: Node, loader_task: LoaderTask) -> str:
-    """Returns the folder whose files a load may reuse; empty: none. A running load keeps its donor as long as it is
-    still allowed."""
+    """Return the directory whose files a load may reuse, or an empty string if there is none. A running load keeps its
+    donor as long as it may still use the donor's files."""
     candidates = list(_find_donors(view, stored, node))
     begun_donor = donor_of(view, loader_task)
     if begun_donor is not None and (not begun_donor or begun_donor in {path for path, _state in candidates}):
@@ -203,9 +203,9 @@ def _choose_donor(view: ModelView, stored: Stored, node: Node, loader_task: Load
 
 
 def _replaces_folder(view: ModelView, stored: Stored, node: Node, loader_task: LoaderTask, seal: str) -> bool:
-    """Whether a load replaces a folder that is not marked with the namespace. It does not if a record of the node shows
-    that files were loaded there for the namespace, for example by an earlier version. A running load continues
-    unchanged."""
+    """Whether a load replaces a directory that is not marked with the model's namespace. It keeps the directory if a
+    node record shows that files were loaded into it for the namespace, for example by an earlier version. A running
+    load is not changed."""
     is_replacing = job_replaces_folder(view, loader_task)
     if is_replacing is not None or not may_replace_folders(view):
         return bool(is_replacing)
@@ -213,8 +213,9 @@ def _replaces_folder(view: ModelView, stored: Stored, node: Node, loader_task: L
 
 
 def _find_donors(view: ModelView, stored: Stored, node: Node) -> Iterator[tuple[str, State]]:
-    """Yields the path and state of each folder on the node that has files from the same repository and belongs to
-    another model, either cluster-scoped or in the same namespace. Yields nothing unless the policy is ReuseIfExists."""
+    """Yield the path and state of each directory on the node with files from the same repository that belongs to
+    another model, either cluster-scoped or in the same namespace. Yield nothing unless the download policy is
+    ReuseIfExists."""
     if not stored.url or stored.spec.download_policy != "ReuseIfExists":
         return
     world, namespace = view.world, key(view.resource).namespace
@@ -230,7 +231,8 @@ def _find_donors(view: ModelView, stored: Stored, node: Node) -> Iterator[tuple[
 
 
 def _plan_loaded_node(view: ModelView, node: Node, record: Record) -> NodePlan:
-    """Plans a node that has the model's files, and removes the folders that it had before."""
+    """Return the plan for a node that has the model's files. The plan removes the model's former directories, one after
+    another."""
     former = next(iter(record.former), "")
     if not former:
         return NodePlan(node=node, stage="there", record=record)
@@ -244,9 +246,10 @@ def _plan_loaded_node(view: ModelView, node: Node, record: Record) -> NodePlan:
 
 
 def _plan_withdrawal(view: ModelView) -> Plan | None:
-    """Returns the plan of a model whose folder belongs to a model that takes precedence, or was only allowed by an
-    earlier version; None for other models, or if nothing remains to be done. Its loads stop, and pods no longer select
-    its nodes. The files stay for other models, with records that name the folder."""
+    """Return the plan of a model that lost its directory, because the directory belongs to a model that takes
+    precedence or was only allowed by an earlier version. Return None for other models, or if nothing remains to be
+    done. The plan stops the model's loads, and removes the labels with which pods select its nodes. The files stay for
+    other models. Records keep the directory while Jobs may still write to it."""
     if not isinstance(view.stored, InvalidSpecError) or view.is_deleted:
         return None
     if view.stored.reason not in (folders.TAKEN, storage.NOT_ALLOWED):
@@ -284,7 +287,8 @@ def _plan_removal(view: ModelView, node: Node) -> NodePlan:
 
 
 def _plan_eviction(view: ModelView, node: Node, path: str) -> NodePlan | None:
-    """Returns the plan that removes a folder from a node; None: it is already removed, or it stays."""
+    """Return the plan that removes a directory from a node, or None if the directory is already removed or stays on the
+    node."""
     world = view.world
     root = storage.root_of(path, world.settings)
     if (
@@ -304,7 +308,7 @@ def _plan_eviction(view: ModelView, node: Node, path: str) -> NodePlan | None:
 
 
 def _may_mount(view: ModelView, path: str) -> bool:
-    """Whether pods may still mount a folder that could next belong to another model."""
+    """Whether pods may still mount a former directory of the model, which could next belong to another model."""
     return not _is_current_folder(view, path) and any(path_of(one) == path for one in view.held_volumes)
 
 
@@ -312,11 +316,13 @@ def _may_mount(view: ModelView, path: str) -> bool:
 
 
 def _fill_spec(view: ModelView, runs: Iterable[Run]) -> Object:
-    """Returns the fields that the spec omits, from the loader's report on the files.
+    """Return the patch of the spec with the fields that it omits, from the loader's report on the files. Return an
+    empty object if there is nothing to add.
 
-    Runtimes are written for the values that OME fills in: the size counts the stored numbers, PyTorch weights count as
-    safetensors, and a quantization that OME does not know is omitted. Other values would keep a model from its runtime.
-    The real size of a quantized model is in additionalMetadata, for runtimes that are written for that.
+    The values are those of the original OME, because runtimes are written for them: the size is the number of stored
+    values, PyTorch weights count as safetensors, and quantizations that OME does not know are omitted. With other
+    values, no runtime would match the model. The number of parameters of a quantized model is added to
+    additionalMetadata, for runtimes with limits for that number.
     """
     spec, annotations = view.resource["spec"], annotations_of(view.resource)
     facts = next((report.model for run in runs if (report := run.report) and report.model), None)

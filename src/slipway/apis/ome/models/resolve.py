@@ -1,5 +1,5 @@
-"""Resolve: parses and checks a model and its records on the nodes once. Pure except for the clock that decides which
-namespaces are next."""
+"""Resolve: a single pass that parses and checks a model and its records on the nodes. Pure except for the clock that
+decides which namespaces are next."""
 
 from __future__ import annotations
 
@@ -40,27 +40,28 @@ from slipway.weights.jobs.loads import is_late
 from slipway.weights.nodes import Node, Record
 
 MARK, CLAIM, USE, REPOSITORY = "mark", "claim", "use", "repository"
-"""Indexes of models. MARK: their mark on nodes; CLAIM: the claim with their files; USE: how pods state that they read
-their folder; REPOSITORY: their namespace and source, in any revision."""
+"""Indexes of models. MARK: the name of the model's node label without its prefix. CLAIM: the claim with the model's
+files. USE: the hashed directory, as in the annotation of pods that read it. REPOSITORY: the model's namespace and
+source, without the revision."""
 OF_MODEL = "of-model"
-"""Index of claims: the mark of the model that owns their folder."""
+"""Index of claims by the mark of the model that owns the claim's directory."""
 MOUNTED = "mounted"
-"""Index of pods: the node folders that they mount."""
+"""Index of pods by the node directories that they read, hashed as in their annotation."""
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A model, which may be invalid, and its nodes."""
+    """A model, which may be invalid, with its nodes and claims."""
 
     world: World
     resource: Object
     stored: Stored | InvalidSpecError
     label: str
-    """The model's label on nodes."""
+    """The model's node label."""
     nodes: tuple[Node, ...]
-    """Nodes that should have the model, have a record of it, or run one of its Jobs."""
+    """Nodes that should have the model, have a record of the model, or run one of its Jobs."""
     claims: tuple[ModelClaim, ...] = ()
-    """Claims through which pods read a folder that the model has, had or might have. Those without a path belong to
-    none of these folders."""
+    """Claims with the model's mark. A claim has an empty path if it is not for a directory that the model has, had or
+    could have."""
 
     @property
     def is_deleted(self) -> bool:
@@ -68,32 +69,33 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def job_namespace(self) -> str:
-        """The namespace of its Jobs on nodes."""
+        """Namespace of the model's Jobs on nodes."""
         return ome(self.world.settings).namespace
 
     @property
     def jobs(self) -> list[Object]:
-        """Its Jobs on nodes. Authors may forge Jobs of a model in other namespaces."""
+        """The model's Jobs on nodes. Jobs in other namespaces are ignored, because authors may forge them."""
         children = self.world.children.items()
         return [job for (kind, name), job in children if kind == JOB and name.namespace == self.job_namespace]
 
     @property
     def writers(self) -> list[Object]:
-        """Its Jobs that may still write to a folder of a node. Before version 0.5 they were in the model's own
-        namespace."""
+        """The model's Jobs that may still write to a node directory. Versions before 0.5 created these Jobs in the
+        model's own namespace."""
         places = (self.job_namespace, key(self.resource).namespace)
         jobs = (job for (kind, name), job in self.world.children.items() if kind == JOB and name.namespace in places)
         return [job for job in jobs if turns.still_writes(job, self.world.now)]
 
     @property
     def volumes(self) -> list[Object]:
-        """The volumes with which pods of services read its folders."""
+        """The PersistentVolumes with which pods of services read the model's directories."""
         return [one for (kind, _name), one in self.world.children.items() if kind == PERSISTENT_VOLUME]
 
     @property
     def held_volumes(self) -> list[Object]:
-        """The volumes that pods may still use. A claim that a pod keeps for too long only delays for a limited time,
-        but its folder goes to no other namespace before its volume is deleted."""
+        """The PersistentVolumes that pods may still use. A claim that a pod keeps for too long delays the model's
+        deletion only for a limited time. The directory is still not available to other namespaces until its volume is
+        deleted."""
         claims = {one.name: one.claim for one in self.claims}
         lost_before = self.world.now - LONGEST_GRACE_SECONDS - LOST_AFTER_SECONDS
         ends = {
@@ -102,8 +104,9 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return [one for one in self.volumes if (end := ends[key(one).name]) is None or unix_time(end) > lost_before]
 
     def is_read(self, path: str) -> bool:
-        """Whether pods of services or benchmarks read a folder. This is determined once for all claims and nodes, and
-        only for folders that the model gives up, because any author may claim that pods read a folder."""
+        """Whether pods of services or benchmarks read a directory. The result is computed once for all claims and
+        nodes, and only for directories that the model gives up, because any author can annotate pods as readers of a
+        directory."""
         if path not in self._read_folders:
             self._read_folders[path] = self._has_readers(path, {one.name for one in self.claims if one.path == path})
         return self._read_folders[path]
@@ -114,7 +117,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def paths(self) -> frozenset[str]:
-        """The folders that the model has, had or could have."""
+        """Directories that the model has, had or could have."""
         records = (self.record(node) for node in self.nodes)
         there = {path for record in records if record for path in record.readable_paths}
         return folders.possible_paths(self.resource, self.world.settings) | there
@@ -128,11 +131,11 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the model's deletion has waited long enough."""
+        """Whether the model's deletion has reached its time limit, so that it no longer waits for nodes."""
         return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
 
     def valid(self) -> Stored:
-        """Returns the storage. Raises InvalidSpecError if it cannot be served."""
+        """Return the model's storage. Raise InvalidSpecError with the reason if the storage cannot be served."""
         if isinstance(self.stored, InvalidSpecError):
             raise self.stored
         return self.stored
@@ -162,7 +165,7 @@ def _find_claims(view: ModelView) -> tuple[ModelClaim, ...]:
 
 
 def _mounts_folder(pod: Object, path: str, claims: Container[str]) -> bool:
-    """Whether a pod mounts a folder: through a claim, or directly as before version 0.5."""
+    """Whether a pod mounts a node directory, either through one of ``claims``, or directly as before version 0.5."""
     spec = pod.get("spec") or {}
     mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in spec.get("volumes") or ()}
     return path in mounted or any(name in claims for name in names_in([spec]))
@@ -183,8 +186,8 @@ def _has_state(node: Node, label: str) -> bool:
 
 
 def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
-    """Returns the watches for one kind of model. Models of the other kinds may request the same folder, or a turn on
-    the same node."""
+    """Return the watches for a kind of model. They include the other kinds of models, which may request the same
+    directory or a turn on the same node."""
     others = (one for one in KINDS.values() if one != kind)
     return (
         *(
@@ -206,7 +209,8 @@ def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
 
 
 class _ByStorage(msgspec.Struct, frozen=True):
-    """An index function that reads a model's storage. Two instances with the same settings are equal."""
+    """Index function for CLAIM, USE or REPOSITORY, which parses a model's storage. Two instances with equal settings
+    are equal."""
 
     index: str
     settings: Settings
@@ -229,17 +233,18 @@ def _indexes(settings: Settings) -> dict[str, IndexFunction]:
 
 
 def by_mark(model: Object) -> Iterable[str]:
-    """Index function for :data:`MARK`."""
+    """Return the values of a model in the index :data:`MARK`."""
     return (nodes.mark(storage.node_label(model)),)
 
 
 def by_mounted(pod: Object) -> Iterable[str]:
-    """Index function for :data:`MOUNTED`."""
+    """Return the values of a pod in the index :data:`MOUNTED`."""
     return [part for part in annotations_of(pod).get(USES, "").split() if part.startswith(storage.USED)]
 
 
 def repository_of(namespace: str, url: str) -> str:
-    """Returns the value of the index :data:`REPOSITORY`."""
+    """Return the value of the index :data:`REPOSITORY` for a namespace and a source URL. The URL's revision does not
+    matter."""
     scheme, _separator, rest = url.partition("://")
     return f"{namespace} {scheme}://{rest.partition('@')[0]}"
 
@@ -249,9 +254,13 @@ def _place(namespace: str, name: str) -> str:
 
 
 def _enqueue_folder_rivals(kind: Kind, settings: Settings) -> Enqueue:
-    """Enqueues the models of a kind whose folder overlaps with that of a model that is created, deleted or moved to
-    another folder. A model that may not have its folder blocks no others, unless a node's record gave it the folder:
-    then it blocked other models with such folders."""
+    """Return a function that enqueues the models of a kind when a model with an overlapping directory is created,
+    deleted or moved to another directory.
+
+    A model that may not use its directory blocks no other model, so its changes enqueue none. Its deletion still
+    enqueues the models whose directories only a node record allows, because a record may have allowed its own directory
+    until then.
+    """
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         old, new = change.old, change.new
@@ -269,7 +278,8 @@ def _enqueue_folder_rivals(kind: Kind, settings: Settings) -> Enqueue:
 
 
 def _enqueue_models_of_claim(kind: Kind) -> Enqueue:
-    """Enqueues the models of a kind that have files on a claim, or that own the folder of a claim."""
+    """Return a function that enqueues the models of a kind that have files on a changed claim, or own the directory of
+    a changed claim."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         marks = {mark for claim in (change.old, change.new) if claim for mark in by_model(claim)}
@@ -280,7 +290,8 @@ def _enqueue_models_of_claim(kind: Kind) -> Enqueue:
 
 
 def _enqueue_models_of_reader(kind: Kind) -> Enqueue:
-    """Enqueues the models of a kind that may be waiting for a pod to stop reading their folder."""
+    """Return a function that enqueues the models of a kind that may be waiting for a pod to stop reading their
+    directory."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         used = by_mounted(change.old) if change.old and stops(change) else ()
@@ -290,8 +301,9 @@ def _enqueue_models_of_reader(kind: Kind) -> Enqueue:
 
 
 def _enqueue_models_of_node(kind: Kind, settings: Settings) -> Enqueue:
-    """Enqueues the models of a kind that a change of a node affects: those that it should have or no longer has, those
-    whose record changed, and then those whose turn on the node may have come."""
+    """Return a function that enqueues the models of a kind that a change of a node affects. A change of the node's
+    placement labels affects the models that the node should have or has. A change of records affects the models of
+    these records, and the models that may load next on the node."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         changed = nodes.difference(change.old, change.new, names.NODE_LABEL)

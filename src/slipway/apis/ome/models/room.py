@@ -1,8 +1,8 @@
-"""Room: how much of a node's metadata is used by the records and labels of models. Pure except for a cache.
+"""Space that the records and labels of models use in the metadata of a node. Pure except for a cache.
 
-Kubernetes allows 256 KiB of annotations per object, and objects of little more than 1 MiB. Authors can create
-BaseModels at no cost, so each namespace has a share, and all namespaces together leave room for cluster-scoped models
-and for other programs. A record counts with its maximum size.
+Kubernetes limits the annotations of an object to 256 KiB, and an object to little more than 1 MiB. Authors can create
+BaseModels at no cost, so the size is limited for each namespace and for all namespaces together. The rest is reserved
+for cluster-scoped models and for other programs. A record counts with its maximum size.
 """
 
 from __future__ import annotations
@@ -14,27 +14,30 @@ from slipway.apis.ome import names
 from slipway.weights.nodes import MESSAGE_LENGTH, RECORDS, Node
 
 OF_A_NAMESPACE, OF_ALL_NAMESPACES = 32 << 10, 192 << 10
-"""Maximum bytes of records, at their maximum size, and of labels for one namespace and for all namespaces. Beyond that,
-a node accepts no further models."""
+"""Maximum number of bytes of records and labels per node, for one namespace and for all namespaces together. A node
+accepts no further models beyond these limits."""
 LATER = {"message": MESSAGE_LENGTH, "seal": 80, "revision": 60}
-"""Fields that may be added to a record later, with their sizes in bytes."""
+"""Field that may be added to a record later -> its maximum size in bytes."""
 MOST_NODES = 5000
 _BASE_MODEL = names.BASE_MODEL.kind.lower()
 
 
 class Room:
-    """Counts the records of a node once for each version of the node."""
+    """Cache of the bytes that records and labels use on each node. The bytes are counted once for each version of a
+    node."""
 
     def __init__(self) -> None:
         self._used_bytes: dict[str, tuple[Mapping[str, str], Counter[str]]] = {}
 
     def is_full(self, node: Node, mark: str) -> bool:
-        """Whether a node accepts no further records for this BaseModel's namespace. ``mark``: the model's mark."""
+        """Whether a node accepts no further records for a BaseModel's namespace. ``mark``: the model's mark, which
+        contains the namespace."""
         used = self._used(node)
         return used[space_of(mark)] >= OF_A_NAMESPACE or used.total() >= OF_ALL_NAMESPACES
 
     def _used(self, node: Node) -> Counter[str]:
-        """Returns the used bytes by namespace, for the records of BaseModels and the labels of their folders."""
+        """Return the number of used bytes by namespace, for the records of BaseModels and the labels of their
+        directories."""
         records, used = self._used_bytes.get(node.name, ({}, Counter()))
         if records is node.records:
             return used
@@ -54,8 +57,8 @@ class Room:
 
 
 def space_of(mark: str) -> str:
-    """Returns the common prefix of the marks of a namespace's BaseModels: the namespace, or a digest of a long one.
-    Empty: the model is of another kind."""
+    """Return the prefix that the marks of a namespace's BaseModels share: the namespace, or a digest of a long one.
+    Return an empty string for other kinds of models."""
     space, _dot, rest = mark.partition(".")
     return space if rest.startswith(f"{_BASE_MODEL}.") else ""
 

@@ -1,4 +1,4 @@
-"""Status of a model: the nodes that have its files, the progress of the others, or the contents of its claim. Pure."""
+"""Status of a model: the nodes that have its files and the progress on other nodes, or the state of its claim. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from slipway.weights.jobs.progress import Moving
 CONDITIONS = frozenset({"Accepted", "Available", "Progressing", "FieldsIgnored"})
 LOADING, WAITING, LEAVING, COMPLETE = "Loading", "WaitingForTurn", "Leaving", "Complete"
 PASSED_THROUGH = frozenset({LOADING, WAITING, LEAVING})
-"""Transient reasons of a model."""
+"""Reasons of conditions that are transient states of a model, not errors."""
 UNSOUND = "UnsupportedSource"
-"""Reason for files that are read in place and that no engine can read."""
+"""Condition reason for files that no engine can read."""
 TURN_SECONDS, MISSING_SECONDS = turns.RECHECK_SECONDS, 30.0
-"""Seconds until the next check, if time alone may change something, or if a watch event may be lost."""
+"""Seconds until the next check of a model whose files are being removed, and of a model whose claim is missing or not
+bound."""
 MAX_LISTED = 3
 """Maximum number of nodes that a message names."""
 
@@ -41,9 +42,9 @@ class ModelState(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     message: str
     under_way: str = ""
-    """Work in progress; empty: none."""
+    """Message about work in progress, or empty if there is none."""
     fields: Object = {}
-    """Additional status fields."""
+    """Status fields in addition to the state and the conditions."""
     recheck: float | None = None
 
 
@@ -163,7 +164,7 @@ def _state_on_nodes(view: ModelView, node_plans: Sequence[NodePlan]) -> ModelSta
 def _describe_nodes(
     loading: Sequence[NodePlan], moving: Sequence[Moving], waiting: Sequence[NodePlan], failed: Sequence[NodePlan]
 ) -> list[str]:
-    """Returns sentences about the nodes that do not have the files."""
+    """Return sentences about the nodes that do not have the files: nodes that load, wait or failed."""
     parts = []
     for node_plan, one in zip(loading[:MAX_LISTED], moving, strict=False):
         failure = one.diagnosis.failure
@@ -196,8 +197,9 @@ def _explain_occupied(view: ModelView, waiting: Sequence[NodePlan]) -> list[str]
 
 
 def _explain_secret(view: ModelView) -> list[str]:
-    """Explains where a model's Secret is read from if it cannot be in the model's namespace, because Jobs that mount
-    folders run elsewhere."""
+    """Return a sentence about the namespace and name of a model's Secret if these differ from the model's namespace and
+    ``storage.key``. Otherwise return an empty list. Jobs that mount node directories do not run in the model's
+    namespace, and so cannot read its Secrets."""
     stored = view.valid()
     secret = secret_of(view, stored)
     if not stored.url or secret == (stored.spec.key or ""):
@@ -214,7 +216,7 @@ def _explain_full(view: ModelView, full: Sequence[NodePlan]) -> list[str]:
 
 
 def _list_nodes(node_plans: Sequence[NodePlan]) -> str:
-    """Lists the first few nodes, and the number of the others."""
+    """Return the names of the first few nodes and the number of the others, as text for messages."""
     names = [one.node.name for one in node_plans]
     if not names:
         return "the nodes"

@@ -1,5 +1,5 @@
-"""Storage: the source of a model's files and their location, on nodes or on a claim, parsed and checked. Pure except
-for a cache."""
+"""Storage: the parsed and checked source of a model's files, and their location on nodes or on a claim. Pure except for
+a cache."""
 
 from __future__ import annotations
 
@@ -42,70 +42,71 @@ KINDS: dict[str, Kind] = {
 }
 NOT_ALLOWED = "PathNotAllowed"
 OWN = ".slipway"
-"""Prefix of names that are reserved for the loader."""
+"""Prefix of file names that are reserved for the loader."""
 LONGEST_PATH = 512
 LONGEST = 64 << 10
-"""Maximum memory of a spec in bytes, approximately: 600 node names."""
+"""Maximum memory of a spec in bytes, estimated. It suffices for about 600 node names."""
 MOST_CACHED = 32 << 20
-"""Maximum memory of the cached specs in bytes, approximately."""
+"""Maximum memory of all cached specs in bytes, estimated."""
 USED = "node:"
-"""Prefix of a folder of the node, in the annotation by which pods state what they use."""
+"""Prefix of a node directory's hash in the annotation ``slipway.inference/uses`` of pods."""
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """A model's parsed storage."""
+    """A model's parsed storage: the source of its files, and their location on nodes or on a claim."""
 
     scheme: str
     spec: StorageSpec
     path: str
-    """Path of the files in containers. It is also their folder on the node, unless they are on a claim."""
+    """Path of the files in containers. It is also their directory on nodes, unless the files are on a claim."""
     url: str = ""
-    """What the loader fetches; empty: nothing."""
+    """URL from which the loader downloads the files. Empty if nothing is downloaded."""
     region: str = ""
     files: tuple[str, ...] = ()
-    """Files of a repository to load; empty: all."""
+    """Files of the repository to load. Empty to load all files."""
     stored_as: str = ""
-    """Name of a single file."""
+    """File name under which a single downloaded file is stored. Empty if the source is not a single file."""
     root: str = ""
-    """The operator's folder that contains the path; empty: no files on nodes are read."""
+    """The operator's directory that contains ``path``. Empty if the model has no files on nodes."""
     claim: Reference | None = None
     sub_path: str = ""
-    """Path inside the claim."""
+    """Path of the files inside the claim."""
     placement: Placement = Placement()
 
     @property
     def identity(self) -> str:
-        """Identifies these files and their location."""
+        """Digest of the source and location of the files. It changes if either changes."""
         text = f"{self.spec.storage_uri}\0{self.path}\0{self.region}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a pod needs to read a model."""
+    """The properties of a model that pods need to read its files."""
 
     name: str
     kind: Kind
     namespace: str
-    """Namespace of the model; empty: it is cluster-scoped."""
+    """Namespace of the model. Empty if the model is cluster-scoped."""
     uid: str
-    """uid of the model."""
+    """Uid of the model."""
     mark: str
-    """End of the model's node label."""
+    """Name of the model's node label without its prefix."""
     is_deleted: bool = False
     """Whether the model is being deleted."""
     path: str
-    """Path in containers, and on the node unless there is a claim. Empty: there is nothing to mount."""
+    """Path of the files in containers, and on nodes unless there is a claim. Empty if there is nothing to mount."""
     claim: str = ""
     claim_namespace: str = ""
     sub_path: str = ""
     node_label: str = ""
-    """Label that has the value Ready on nodes with the files; empty: any node will do."""
+    """Node label that has the value ``Ready`` on nodes with the files. Empty if pods may run on any node."""
     vendor: str = ""
     category: str = "SMALL"
     format_name: str = ""
     format_version: str = ""
     identity: str
-    """Changes with the source, so that pod templates that contain it are rolled out again."""
+    """Digest of the source and location of the files. Pod templates contain the digest, so a change leads to a
+    rollout."""
 
 
 def kind_of(model: Object) -> Kind:
@@ -117,8 +118,8 @@ def node_label(model: Object) -> str:
 
 
 def mount_of(model: Object, settings: Settings, stored: Stored | None = None) -> Mount:
-    """Returns how pods mount a model. ``stored``: its storage, if that is cached. Raises InvalidSpecError if it cannot
-    be served."""
+    """Return the mount with which pods read a model. ``stored``: the model's storage if the caller has already parsed
+    it. Raise InvalidSpecError if the storage cannot be served."""
     stored, spec, (namespace, name) = stored or parse_storage(model, settings), model["spec"], key(model)
     form = spec.get("modelFormat") or {}
     return Mount(
@@ -142,18 +143,19 @@ def mount_of(model: Object, settings: Settings, stored: Stored | None = None) ->
 
 
 def use_of(path: str) -> str:
-    """Returns the text by which pods state, in the annotation ``slipway.inference/uses``, that they read this folder of
-    their node. Several are separated by spaces."""
+    """Return the text for a node directory in the annotation ``slipway.inference/uses``, with which pods declare that
+    they read the directory. The annotation separates several texts by spaces."""
     return f"{USED}{hashlib.sha256(path.encode()).hexdigest()[:16]}"
 
 
 def keeps_files(model: Object) -> bool:
-    """Whether the files stay when the model is deleted."""
+    """Whether the model's files stay on the nodes when the model is deleted."""
     return labels(model).get(names.RESERVED_LABEL) == "true"
 
 
 def root_of(path: str, settings: Settings) -> str:
-    """Returns the operator's folder that contains a path on nodes; empty: none."""
+    """Return the operator's directory that contains a node path, or an empty string if none does or the path is
+    invalid."""
     if not _is_path(path):
         return ""
     own = ome(settings)
@@ -161,9 +163,9 @@ def root_of(path: str, settings: Settings) -> str:
 
 
 def is_placed(path: str, namespace: str, settings: Settings) -> bool:
-    """Whether models of a namespace (empty: of the cluster) may have a folder of the nodes. It must be below the
-    namespace's own folder, or below one that all namespaces share. A folder that contains one of the operator's is not
-    allowed."""
+    """Whether models of a namespace may use a node directory. It must be below the namespace's own directory, or below
+    a directory that all namespaces share, and must not contain one of the operator's directories. Always True for the
+    empty namespace of cluster-scoped models."""
     if not namespace:
         return True
     own, root = ome(settings), root_of(path, settings)
@@ -173,8 +175,8 @@ def is_placed(path: str, namespace: str, settings: Settings) -> bool:
 
 
 def _own_folder(root: str, namespace: str) -> str:
-    """Returns a namespace's folder below one of the operator's. Folders named like URL schemes belong to cluster-scoped
-    models without a path."""
+    """Return a namespace's directory below one of the operator's directories. Directories named like URL schemes belong
+    to cluster-scoped models without a path, so a namespace with such a name gets a subdirectory."""
     return f"{root}/{namespace}/{namespace}" if namespace in FETCHED else f"{root}/{namespace}"
 
 
@@ -187,14 +189,14 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _is_path(path: str) -> bool:
-    """Whether a pod can mount a volume at a path: Kubernetes allows no colon there, and the loader reserves some
-    names."""
+    """Whether a pod can mount a volume at a path, and the path contains no name reserved for the loader. Kubernetes
+    does not allow colons in mount paths."""
     valid = len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
     return valid and f"/{OWN}" not in path
 
 
 class _Cached(NamedTuple):
-    """The parsed storage of one version of a model."""
+    """The parsed storage of one version of a model, or the error from parsing it."""
 
     spec: object
     settings: Settings
@@ -203,15 +205,15 @@ class _Cached(NamedTuple):
 
 
 class Cache:
-    """Caches the parsed storage of recently read models. Entries of deleted models are evicted first."""
+    """Cache of the parsed storage of models. The least recently used entries are evicted first."""
 
     def __init__(self, most: int = MOST_CACHED) -> None:
         self._entries: OrderedDict[tuple[Key, str, Container[str]], _Cached] = OrderedDict()
         self._most, self.size = most, 0
 
     def get(self, model: Object, settings: Settings, allowed: Container[str]) -> Stored | InvalidSpecError:
-        """Returns the storage, or the reason why it cannot be served. An oversized storage is rejected each time, and
-        not cached."""
+        """Return the model's storage, or the error if it cannot be served. ``allowed``: see :func:`parse_storage`.
+        Storage that is too large is not cached, and leads to an error each time."""
         place, spec = (key(model), model["kind"], allowed), model["spec"].get("storage")
         entry = self._entries.get(place)
         if entry is not None and entry.spec is spec and entry.settings is settings:
@@ -240,7 +242,8 @@ class Cache:
 
 
 def _size(spec: object) -> int:
-    """Estimates the memory of a spec with its cache entry. Stops at the limit, so that a long spec costs no more."""
+    """Return the estimated memory of a spec with its cache entry, in bytes. The computation stops above LONGEST, so
+    that longer specs do not take more time."""
     size, rest = 1024, [spec]
     while rest and size <= LONGEST:
         one = rest.pop()
@@ -256,8 +259,8 @@ _CACHE = Cache()
 
 
 def parse_storage(model: Object, settings: Settings, allowed: Container[str] = ()) -> Stored:
-    """Parses a model's storage, once for each version of the model. ``allowed``: folders that the model may have
-    anywhere, because nodes have its files there. Raises InvalidSpecError."""
+    """Parse a model's storage, once for each version of the model. ``allowed``: additional directories that the model
+    may use, because nodes have its files there. Raise InvalidSpecError if the storage cannot be served."""
     stored = _CACHE.get(model, settings, allowed)
     if isinstance(stored, InvalidSpecError):
         raise InvalidSpecError(stored.reason, stored.message)
@@ -309,14 +312,15 @@ def _parse_source(stored: Stored, rest: str, model: Object, settings: Settings, 
 
 
 def _default_path(folder: str, namespace: str, settings: Settings, allowed: Container[str]) -> str:
-    """Returns a folder below the namespace's own, unless nodes have the files at the path used by earlier versions."""
+    """Return the directory of a model without a path, below its namespace's own directory. If ``allowed`` contains the
+    directory that earlier versions used, return that directory instead."""
     root = _first_root(settings)
     former = f"{root}/{folder}"
     return former if not namespace or former in allowed else f"{_own_folder(root, namespace)}/{folder}"
 
 
 def _folder(url: str) -> str:
-    """Returns a folder for a model without a path. No other source has the same folder."""
+    """Return a relative directory name for a source URL. Different URLs have different names."""
     digest = hashlib.sha256(url.encode()).hexdigest()[:8]
     return f"{clean(url.partition('://')[2])[-80:]}-{digest}"
 

@@ -1,4 +1,4 @@
-"""The three kinds of weights: the functions that turn a model into children and a status."""
+"""The functions that turn BaseModels, ClusterBaseModels and FineTunedWeights into child objects and a status."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Turns: which models a node loads next. Pure except for a cache.
+"""Turns: the models that a node loads next. Pure except for a cache.
 
-Each namespace has its own queue on each node, oldest model first. The first models of all queues wait in one line: the
-namespace with the fewest loads on the node is next, and namespaces with the same number take turns. The cost of
-examining a model therefore does not depend on the number of other authors' models. Cluster-scoped models, which belong
-to the operator, form one queue, and one of them can load even if namespaces hold all turns.
+Each namespace has its own queue on each node, oldest model first. The namespace with the fewest loads on the node is
+next, and namespaces with the same number of loads take turns. The cost of examining a model therefore does not depend
+on the number of other authors' models. Cluster-scoped models, which belong to the operator, form one queue, and one of
+them can load even if the loads of namespaces use all turns.
 """
 
 from __future__ import annotations
@@ -37,48 +37,48 @@ from slipway.weights.jobs.turns import age
 from slipway.weights.nodes import Node, Record
 
 QUEUE = "queue"
-"""Index of models: the namespace whose queue they may be in."""
+"""Index of models that may be waiting, by namespace. The models of a namespace form a queue."""
 PINNED, LOADERS = "pinned", "loaders"
-"""Indexes of Jobs that load a model onto a node. PINNED: the node, if the Job may still write, and the node with the
-model's uid. LOADERS: the namespace of the authors, if the Job has not ended."""
+"""Indexes of Jobs that load a model onto a node. PINNED: the node if the Job may still write, and the node with the
+model's uid. LOADERS: the namespace of the model's authors if the Job has not ended."""
 WORKING, NEW = "working", "new"
-"""Indexes of Jobs that hold a turn: the node with the namespace of the authors. NEW Jobs have no pods yet."""
+"""Indexes of Jobs that use a turn: the node with the namespace of the model's authors. NEW contains Jobs without pods,
+and WORKING the other Jobs."""
 MOST_EXAMINED = 16
-"""Number of models of one kind in a queue that are examined, oldest first, to find those that are waiting for a node.
-The others are examined in turn, in groups of this size: the first models may not be for this node."""
+"""Number of models of one kind that are examined in a queue, oldest first, to find those that wait for a node. The
+other models are examined one group of this size at a time, because the first models may not be for this node."""
 WOKEN, MOST_WOKEN = 2, 16
-"""Number of models per queue, and number of queues, that are examined again when a model is loaded onto a node."""
+"""Maximum number of models per queue, and of queues, that are examined again when the records of a node change."""
 OF_NAMESPACES = tuple(kind for kind in KINDS.values() if kind.namespaced)
 RECHECK_SECONDS = 30.0
 FULL = "NodeFull"
-"""Reason of models that no node has room for."""
+"""Condition reason of models whose nodes have no space for another record."""
 SLOT_SECONDS = 600
-"""Seconds after which the order of namespaces with the same number of loads changes."""
+"""Seconds after which the order of namespaces with equal numbers of loads changes."""
 HEADS = QueueHeads()
 
 
 class Desired(NamedTuple):
-    """The storage that a model should have on a node, and the node's record of it."""
+    """The storage that a model should have on a node, and the node's record of the model."""
 
     stored: Stored
     record: Record | None
 
     def lacks_room(self, model: Object, node: Node) -> bool:
-        """Whether the node has no room for another record of the model's namespace, or for another folder in a
-        record."""
+        """Whether the node has no space for the record, or for another directory in the existing record."""
         path = self.stored.path if self.stored.url else ""
         grows = self.record is None or (bool(path) and self.record.path != path)
         return grows and bool(key(model).namespace) and ROOM.is_full(node, nodes.mark(storage.node_label(model)))
 
     @property
     def failed(self) -> bool:
-        """Whether these files failed to load onto the node before."""
+        """Whether an earlier load of the files in ``stored`` onto the node failed."""
         return self.record is not None and (self.record.state, self.record.digest) == ("Failed", self.stored.identity)
 
 
 def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
-    """Returns what a model should have on a node and does not have yet; None: nothing. Rejected models are not waited
-    for."""
+    """Return the storage that a model should have on a node and does not have yet. Return None if the model is
+    complete, not for the node, rejected or being deleted."""
     if deleting(model) or _verdict(model, "Accepted") == "False":
         return None
     record = nodes.find_record(node, nodes.mark(storage.node_label(model)), uid(model))
@@ -94,8 +94,8 @@ def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
 
 
 class ByQueue(msgspec.Struct, frozen=True):
-    """Index function for :data:`QUEUE`: the namespace of a model that is loaded onto nodes, while some of its files may
-    be missing. A model without conditions is new, so it is included."""
+    """Index function for :data:`QUEUE`: models that are loaded onto nodes and may be incomplete. A model without
+    conditions is new, and therefore included."""
 
     settings: Settings
 
@@ -113,7 +113,8 @@ class ByQueue(msgspec.Struct, frozen=True):
 
 
 def _verdict(model: Object, condition: str) -> str:
-    """Returns the status of a model's condition; empty: there is none."""
+    """Return the status of a model's condition, such as ``True``, or an empty string if the model does not have the
+    condition."""
     return str(_condition(model, condition).get("status", ""))
 
 
@@ -123,7 +124,7 @@ def _condition(model: Object, condition: str) -> Object:
 
 
 class ByNode(msgspec.Struct, frozen=True):
-    """Index function for :data:`PINNED`. ``system``: the namespace with the Jobs of all models."""
+    """Index function for :data:`PINNED`. ``system`` is the namespace with the Jobs of all models."""
 
     system: str
 
@@ -135,7 +136,7 @@ class ByNode(msgspec.Struct, frozen=True):
 
 
 class ByLoader(msgspec.Struct, frozen=True):
-    """Index function for :data:`LOADERS`."""
+    """Index function for :data:`LOADERS`. ``system`` is the namespace with the Jobs of all models."""
 
     system: str
 
@@ -145,7 +146,8 @@ class ByLoader(msgspec.Struct, frozen=True):
 
 
 class ByLoad(msgspec.Struct, frozen=True):
-    """Index function for :data:`WORKING` and :data:`NEW`."""
+    """Index function for :data:`NEW` if ``new`` is set, otherwise for :data:`WORKING`. ``system`` is the namespace with
+    the Jobs of all models."""
 
     system: str
     new: bool
@@ -160,14 +162,14 @@ class ByLoad(msgspec.Struct, frozen=True):
 
 
 def job_indexes(settings: Settings) -> dict[str, IndexFunction]:
-    """Returns the index functions of Jobs."""
+    """Return the index functions for the Jobs of models, by index name."""
     system = ome(settings).namespace
     loads = {WORKING: ByLoad(system, new=False), NEW: ByLoad(system, new=True)}
     return {PINNED: ByNode(system), LOADERS: ByLoader(system), **loads}
 
 
 def _node_of(job: Object) -> str:
-    """Returns the node that a Job loads files onto; empty: none."""
+    """Return the node onto which a Job loads files, or an empty string if the Job is not a load."""
     node, brings = nodes.node_of(job), arguments_of(job)[1:2] in (["stage"], ["inspect"])
     return node if brings and "/" not in node else ""
 
@@ -184,7 +186,7 @@ def _place(*parts: str) -> str:
 
 
 def has_turn(world: World, node: Node, desired: Desired) -> bool:
-    """Whether the load of the world's model may start on a node."""
+    """Whether the load of the world's model may start on a node now."""
     model, listers, slot = world.resource, world.listers, _slot(node, world.now)
     namespace, held = key(model).namespace, _count_node_loads(world, node)
     free = held.free_turns
@@ -215,15 +217,15 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
 
 
 def recheck_seconds(world: World) -> float:
-    """Returns the seconds until a waiting model is examined again even if nothing changes. A model further back waits
-    for its group."""
+    """Return the seconds until a waiting model is examined again without a change. A model further back in its queue
+    waits until its group is examined."""
     position = _position(world)
     rounds = (position.group - position.round) % position.groups or position.groups
     return RECHECK_SECONDS if position.is_first else rounds * RECHECK_SECONDS - world.now % RECHECK_SECONDS
 
 
 def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: float) -> list[Key]:
-    """Returns the models of a kind whose turn on a node may have come: the first models of the queues that are next."""
+    """Return the models of a kind that may load next on a node: the first models of the queues that are next."""
     woken: list[Object] = []
     loads, slot = _loads(listers, node, now), _slot(node, now)
     queues = sorted(_queues(listers), key=lambda one: (loads[one], _order(one, slot)))
@@ -234,7 +236,7 @@ def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node, now: f
 
 
 def _count_node_loads(world: World, node: Node) -> NodeLoads:
-    """Counts the loads onto a node. The node's record shows which folder a Job fills."""
+    """Return the current loads onto a node. The node's records contain the directories to which the Jobs write."""
     listers, now, written = world.listers, world.now, list[OpenFolder]()
     for job in listers.list(JOB, PINNED, node.name):
         owner = controller_owner(job)
@@ -244,9 +246,9 @@ def _count_node_loads(world: World, node: Node) -> NodeLoads:
 
 
 def _loads(listers: Listers, node: Node, now: float) -> Counter[str]:
-    """Counts the Jobs that load onto a node, by the namespace of their authors; empty: the operator's. The cost does
-    not grow with the number of Jobs. A Job without pods only counts while it is new, because the cluster may reject its
-    pods."""
+    """Return the number of Jobs that load onto a node, by the namespace of their authors. The empty namespace stands
+    for the operator. The cost does not grow with the number of Jobs. A Job without pods only counts while it is new,
+    because the cluster may reject its pods."""
     loads = Counter[str]()
     for namespace in {"", *_loaders(listers)}:
         place = _place(node.name, namespace)
@@ -258,20 +260,20 @@ def _loads(listers: Listers, node: Node, now: float) -> Counter[str]:
 
 
 def _has_job(listers: Listers, node: Node, model: Object) -> bool:
-    """Whether there is a Job, possibly ended, that loads a model onto a node."""
+    """Whether a Job, possibly an ended one, exists for loading a model onto a node."""
     return listers.count(JOB, PINNED, _place(node.name, uid(model))) > 0
 
 
 def _find_ready(world: World, node: Node, namespace: str, node_loads: NodeLoads) -> Iterator[tuple[Object, Desired]]:
-    """Yields the models of a queue, except the world's, that are only waiting for their turn on a node."""
+    """Yield the models of a queue that only wait for their turn on a node. The world's own model is left out."""
     for model, desired in _find_waiting(world.listers, world.settings, node, namespace, world.now):
         if uid(model) != uid(world.resource) and not _is_folder_busy(world, node_loads, model, desired.stored.path):
             yield model, desired
 
 
 def _is_folder_busy(world: World, node_loads: NodeLoads, model: Object, path: str) -> bool:
-    """Whether the load of another model may still write to the folder or to one that overlaps with it, or pods of other
-    authors may still read the existing files."""
+    """Whether a directory cannot be written to now: the load of another model may still write to an overlapping
+    directory, or pods of other authors may still read the existing files."""
     written = any(one.of != uid(model) and folders.overlap(one.path, path) for one in node_loads.open_folders)
     return written or folders.is_mounted_by_others(world.listers, model, path)
 
@@ -279,7 +281,7 @@ def _is_folder_busy(world: World, node_loads: NodeLoads, model: Object, path: st
 def _find_waiting(
     listers: Listers, settings: Settings, node: Node, namespace: str, now: float
 ) -> Iterator[tuple[Object, Desired]]:
-    """Yields the models of a queue that a node lacks and no Job loads, oldest first."""
+    """Yield the models of a queue that a node should have but lacks, and that no Job loads, oldest first."""
     for model in _find_oldest(listers, namespace, now):
         desired = desired_of(model, node, settings)
         if desired and not desired.lacks_room(model, node) and not _has_job(listers, node, model):
@@ -287,7 +289,7 @@ def _find_waiting(
 
 
 def _find_oldest(listers: Listers, namespace: str, now: float) -> Iterator[Object]:
-    """Yields the models of a queue that are examined now."""
+    """Yield the models of a queue that are examined now: the oldest ones, and then the current group of the others."""
     kinds = OF_NAMESPACES if namespace else folders.CLUSTER_KINDS
     yield from _merge([listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds])
     later = []
@@ -304,12 +306,12 @@ def _merge(queues: Sequence[Sequence[Object]]) -> Iterable[Object]:
 
 
 class Position(NamedTuple):
-    """The position of a model in its queue, among those of its kind."""
+    """The position of a model in its queue, among the models of its kind."""
 
     group: int
-    """Number of its group; -1: it is one of the first models, which are always examined."""
+    """Number of the model's group. -1 means that the model is one of the first models, which are always examined."""
     groups: int
-    """Number of groups of the other models. They are examined in turn."""
+    """Number of groups of the other models, which are examined one group at a time."""
     round: int
 
     @property
@@ -330,17 +332,17 @@ def _position(world: World) -> Position:
 
 
 def _round(now: float) -> int:
-    """Returns a number that changes when the next group of each queue is examined."""
+    """Return the number of the current round of RECHECK_SECONDS. Each round examines the next group of each queue."""
     return int(now // RECHECK_SECONDS)
 
 
 def _queues(listers: Listers) -> set[str]:
-    """Returns the namespaces with models that may wait."""
+    """Return the namespaces with models that may be waiting. The empty string stands for cluster-scoped models."""
     return {one for kind in KINDS.values() for one in listers.values(kind, QUEUE)}
 
 
 def _loaders(listers: Listers) -> Iterable[str]:
-    """Returns the namespaces of authors whose models load onto nodes."""
+    """Return the namespaces whose models are being loaded onto any node."""
     return listers.values(JOB, LOADERS)
 
 
@@ -349,30 +351,31 @@ def _slot(node: Node, now: float) -> str:
 
 
 def _order(namespace: str, slot: str) -> int:
-    """Returns the order of a queue among those with the same number of loads. ``slot`` changes over time, so that each
-    namespace comes first at some point."""
+    """Return the sort key of a queue among queues with the same number of loads. The operator's queue comes first. The
+    order of the others depends on ``slot``, which changes over time so that each namespace comes first at some
+    point."""
     return 1 + zlib.crc32(f"{slot}/{namespace}".encode()) if namespace else 0
 
 
 def _author(job: Object) -> str:
-    """Returns the namespace of a Job's model; empty: the model is cluster-scoped."""
+    """Return the namespace of a Job's model, or an empty string if the model is cluster-scoped."""
     owner = controller_owner(job)
     return owner.namespace if owner and KINDS[owner.kind].namespaced else ""
 
 
 def still_writes(job: Object, now: float) -> bool:
-    """Whether a Job may still write. A deleted Job that remains, for example on a lost node, only counts for a limited
-    time."""
+    """Whether a Job may still write to a node directory. A deleted Job that remains, for example on a lost node, counts
+    only for a limited time."""
     return may_write(job) and not is_late(job["metadata"].get("deletionTimestamp"), now)
 
 
 def may_write(job: Object) -> bool:
-    """Whether a Job may still write."""
+    """Whether a Job may still write to a node directory: it loads files and has not ended."""
     return arguments_of(job)[1:2] == ["stage"] and not _is_over(job)
 
 
 def _record_of(node: Node, owner: OwnerReference) -> Record | None:
-    """Returns a node's record of the folder of a Job's model; None: there is none."""
+    """Return a node's record of a Job's model, or None if there is no record with a directory."""
     kind = KINDS[owner.kind]
     label = names.node_label(kind, owner.namespace if kind.namespaced else "", owner.name)
     record = nodes.find_record(node, nodes.mark(label), owner.uid)

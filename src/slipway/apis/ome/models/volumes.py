@@ -1,11 +1,12 @@
-"""Volumes: how pods in any namespace read a folder of their node without permission to mount host paths. Pure.
+"""Volumes: read access for pods in any namespace to a model directory of their node, without the permission to mount
+host paths. Pure.
 
-The services of a namespace share one claim for each model, so that the number of claims does not grow with the number
-of services. The model that owns the folder creates a volume for that claim alone, and deletes the claim when none of
-the namespace's pods needs it. A node label shows which folders belong to a model, and the volume is limited to these
-nodes. The kubelet therefore mounts nothing of a model that has lost its folder, and the next model waits until the
-volumes are gone. Admission policies allow pods to mount such claims read-only, and only allow the controller to create
-them.
+All services of a namespace share one claim per model, so the number of claims does not grow with the number of
+services. The model that owns the directory creates a volume for that claim alone, and deletes the claim when no pod of
+the namespace needs it. A node label shows that a directory belongs to a model, and the volume is limited to nodes with
+that label. The kubelet therefore does not mount the directory of a model that has lost it, and the next model waits
+until the volumes are deleted. Admission policies allow pods to mount such claims only read-only, and allow only the
+controller to create them.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ from slipway.serving.pods.workload import MANAGER
 from slipway.weights.nodes import folder_label
 
 PREFIX = "slipway.ome."
-"""Prefix of the names of claims and volumes. It does not end with a dash, so that no claim of a pod's ephemeral volume,
-which Kubernetes names POD-VOLUME, has such a name. The admission policies of the role ``controller`` contain it as
-well."""
+"""Prefix of the names of claims and volumes. Kubernetes names the claims of ephemeral volumes POD-VOLUME. The prefix
+does not end with a dash, so that no such claim has this prefix. The admission policies of the role ``controller`` also
+contain the prefix."""
 SIZE = "1Mi"
-"""Size that claims request. A folder of a node has no size, but claims and volumes need one."""
+"""Size of claims and volumes. A node directory has no size, but Kubernetes requires one."""
 MODES = ["ReadOnlyMany"]
 
 
 class ModelClaim(msgspec.Struct, frozen=True):
-    """A claim for a folder of a model."""
+    """A claim, and the model directory that pods read through the claim."""
 
     path: str
     claim: Object
@@ -57,20 +58,20 @@ class ModelClaim(msgspec.Struct, frozen=True):
 
 
 def claim_name(of: str, path: str, namespace: str) -> str:
-    """Returns the name of the claim with which pods of a namespace read a folder of the model with the uid ``of``. The
-    claim's volume has the same name."""
+    """Return the name of the claim with which pods of a namespace read the directory ``path`` of the model with the uid
+    ``of``. The claim's volume has the same name."""
     identity = f"{of}\0{path}\0{namespace}"
     return f"{PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 def name_for(mount: Mount, resource: Object) -> str:
-    """Returns the name of the claim for a model in a resource's namespace."""
+    """Return the name of the claim for a model's mount in the namespace of ``resource``."""
     return claim_name(mount.uid, mount.path, key(resource).namespace)
 
 
 def build_claim(name: str, namespace: str, mark: str) -> Object:
-    """Builds the claim ``name``, which selects the volume of the same name. ``mark``: the end of the model's node
-    label."""
+    """Build the claim ``name``, which selects the volume of the same name. ``mark``: the name of the model's node label
+    without its prefix."""
     return {
         "apiVersion": PERSISTENT_VOLUME_CLAIM.api_version,
         "kind": PERSISTENT_VOLUME_CLAIM.kind,
@@ -85,7 +86,7 @@ def build_claim(name: str, namespace: str, mark: str) -> Object:
 
 
 def build_volume(of: str, model_claim: ModelClaim) -> Object:
-    """Builds the volume through which a claim reads its folder on nodes. ``of``: uid of the model."""
+    """Build the volume through which a claim reads its directory on nodes. ``of``: the uid of the model."""
     namespace, name = key(model_claim.claim)
     belongs = {"key": folder_label(of, model_claim.path), "operator": "Exists"}
     return {
@@ -113,9 +114,9 @@ def build_volume(of: str, model_claim: ModelClaim) -> Object:
 
 
 def check_free(world: World, claims: Iterable[Object]) -> None:
-    """Raises InvalidSpecError if an object that the controller did not create has the name of one of these claims.
-    Admission policies only prevent that while they are installed, and such a claim does not contain the model's
-    files."""
+    """Raise InvalidSpecError if one of ``claims`` has the name of an existing claim that the controller did not create.
+    Admission policies prevent such claims only while the policies are installed, and such a claim does not contain the
+    model's files."""
     for one in claims:
         place = key(one)
         observed = world.get(Reference(PERSISTENT_VOLUME_CLAIM, *place))
@@ -125,14 +126,15 @@ def check_free(world: World, claims: Iterable[Object]) -> None:
 
 
 def _is_ours(observed: Object, planned: Object) -> bool:
-    """Whether a claim can only be bound to the volume that the controller creates for it."""
+    """Whether a claim can only be bound to the volume that the controller creates for the claim."""
     spec, expected = observed.get("spec") or {}, planned["spec"]
     same = all(spec.get(field) == expected[field] for field in ("accessModes", "selector", "storageClassName"))
     return same and spec.get("volumeName", "") in ("", key(planned).name)
 
 
 def is_usable(volume: Object | None, claim: Object) -> bool:
-    """Whether an existing volume is bound to this claim, not to an earlier one with the same name."""
+    """Whether the volume for a claim can be created or kept. False if the existing volume has been released, has
+    failed, or is bound to an earlier claim with the same name."""
     if volume is None:
         return True
     bound = as_object((volume.get("spec") or {}).get("claimRef")).get("uid", "")
@@ -141,7 +143,7 @@ def is_usable(volume: Object | None, claim: Object) -> bool:
 
 
 def path_of(volume: Object) -> str:
-    """Returns the node folder of a volume; empty: none."""
+    """Return the node directory of a volume, or an empty string if it has none."""
     return str(as_object((volume.get("spec") or {}).get("local")).get("path", ""))
 
 
@@ -149,15 +151,16 @@ def path_of(volume: Object) -> str:
 
 
 def by_model(claim: Object) -> Iterable[str]:
-    """Index function of claims: the mark of their model."""
+    """Return the mark of a claim's model, for an index of claims. Empty for claims that do not belong to the
+    controller."""
     mark = labels(claim).get(names.VOLUME_OF_LABEL, "")
     ours = labels(claim).get(MANAGED_BY) == MANAGER and key(claim).name.startswith(PREFIX)
     return (mark,) if mark and ours else ()
 
 
 def find_claims(claims: Iterable[Object], model: Object, paths: Collection[str]) -> tuple[ModelClaim, ...]:
-    """Returns the claims for a model. Claims in namespaces that may not use it, or of an earlier model with its name,
-    have no folder: their path is empty."""
+    """Return the given claims with their directories, which are among ``paths``. A claim has an empty path if its
+    namespace may not use the model, or if it was created for an earlier model with the same name."""
     result = list[ModelClaim]()
     for one in claims:
         namespace, name = key(one)
@@ -168,20 +171,20 @@ def find_claims(claims: Iterable[Object], model: Object, paths: Collection[str])
 
 
 def names_in(specs: Iterable[Object]) -> frozenset[str]:
-    """Returns the names of the model claims that pods with these specs mount."""
+    """Return the names of the model claims that pods with the given specs mount."""
     volumes = (volume for spec in specs for volume in spec.get("volumes") or ())
     claims = (str(as_object(one.get("persistentVolumeClaim")).get("claimName", "")) for one in volumes)
     return frozenset(one for one in claims if one.startswith(PREFIX))
 
 
 def names_of(workloads: Iterable[Object]) -> frozenset[str]:
-    """Returns the names of the model claims that the pods of these workloads mount."""
+    """Return the names of the model claims that the pods of the given workloads mount."""
     return names_in(pod.get("spec") or {} for workload in workloads for _place, pod in templates(workload))
 
 
 def build_claims(resource: Object, mounts: Iterable[Mount], workloads: Iterable[Object]) -> tuple[Object, ...]:
-    """Builds the claims that a resource's ``workloads`` mount. A model that is being deleted gets none, so that the
-    pods on its claim can end and the model can be removed."""
+    """Build the claims that a resource's ``workloads`` mount. A model that is being deleted gets no claim, so that the
+    pods that use it can end and the model can be removed."""
     mounted, namespace = names_of(workloads), key(resource).namespace
     read = (one for one in mounts if one.path and not one.claim and not one.is_deleted)
     marks = {name_for(one, resource): one.mark for one in read}
@@ -189,8 +192,8 @@ def build_claims(resource: Object, mounts: Iterable[Mount], workloads: Iterable[
 
 
 def enqueue_users_of_claim(change: Change, listers: Listers, kind: Kind) -> Iterable[Key]:
-    """Enqueues the resources of a kind that may need a claim again because it was deleted or created by another author.
-    The kind must have the index NAMESPACE."""
+    """Return the resources of a kind that may need a claim again after the claim was deleted, or was created by another
+    client. The kind must have the index NAMESPACE."""
     if (change.old and change.new) or not change.key.name.startswith(PREFIX):
         return ()
     return [key(one) for one in listers.list(kind, NAMESPACE, change.key.namespace)]

@@ -1,1 +1,1 @@
-"""Runtimes: which one serves a model, and why the others do not. Pure."""
+"""Selection of the runtime that serves a model, with the reasons that exclude each other runtime. Pure."""

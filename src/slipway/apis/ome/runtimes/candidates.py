@@ -19,28 +19,29 @@ from slipway.serving.contract.api import Reference
 
 NOTHING = ModelFormat(name="")
 FORMAT_WEIGHT, FRAMEWORK_WEIGHT = 10, 5
-"""Weights of an entry with weight 0, which means that none is set."""
+"""Default weights of an entry's format and framework. They apply if the runtime sets no weight, or 0."""
 SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([KMBT]?)", re.IGNORECASE | re.ASCII)
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A model format that a runtime serves."""
+    """One entry of a runtime's ``supportedModelFormats``."""
 
     format: ModelFormat
     framework: ModelFormat = NOTHING
     architecture: str = ""
     quantization: str = ""
     diffusion: Mapping[str, Any] | None = None
-    """The required diffusion pipeline, as in a model's spec; empty parts match anything."""
+    """The required diffusion pipeline, in the form of a model's spec. Empty parts match any pipeline. None if the entry
+    requires no pipeline."""
     auto_select: bool | None = None
-    """False excludes the entry from the selection. None excludes it only if no other entry of the runtime is
-    selectable."""
+    """Whether the entry takes part in automatic selection. None means that it does so only if another entry of the
+    runtime has True."""
     priority: int = 1
 
     @property
     def score(self) -> int:
-        """The runtime's score for this entry."""
+        """Score of the runtime if the entry matches the model."""
         weight = self.format.weight or FORMAT_WEIGHT
         if self.framework.name:
             weight += self.framework.weight or FRAMEWORK_WEIGHT
@@ -48,20 +49,21 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A runtime, parsed once for all selections."""
+    """A parsed runtime, cached for all selections."""
 
     reference: Reference
     entries: tuple[Entry, ...]
-    """The entries that count in a selection come first, in the order of their scores."""
+    """The runtime's entries. Entries that are excluded from automatic selection come last, and otherwise entries with
+    higher scores come first."""
     smallest: int | None
-    """Minimum number of parameters of a model; None: no limit. ``largest`` is the maximum."""
+    """Minimum number of parameters of a model, or None for no limit. ``largest`` is the maximum in the same form."""
     largest: int | None
     size_range: str
-    """The size limits in words; empty: none."""
+    """The size limits in words, such as ``7B to 13B``. Empty if the runtime has none."""
     disabled: bool
     protocols: frozenset[str]
     classes: frozenset[str]
-    """Names of the accelerator classes that it supports."""
+    """Names of the accelerator classes that the runtime supports."""
 
     @property
     def is_selectable(self) -> bool:
@@ -70,15 +72,16 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InvalidRuntime(msgspec.Struct, frozen=True):
-    """An invalid runtime."""
+    """A runtime that cannot be parsed."""
 
     reference: Reference
     message: str
-    """The text after its name in a message: ``cannot be read: ...``."""
+    """Reason in the form that follows the runtime's name in a message, such as ``cannot be read: ...``."""
 
 
 class _Format(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The used fields of a SupportedModelFormat. It may be older than the rule that requires format and framework."""
+    """The fields of a SupportedModelFormat that a selection uses. Format and framework are optional, because a runtime
+    may be older than the CRD that requires them."""
 
     model_format: ModelFormat | None = None
     model_framework: ModelFormat | None = None
@@ -90,7 +93,8 @@ class _Format(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The used fields of a runtime's spec. Errors in other fields are reported to the services that use it."""
+    """The fields of a runtime's spec that a selection uses. Errors in other fields are reported by the services that
+    use the runtime."""
 
     supported_model_formats: tuple[_Format, ...] | None = None
     model_size_range: ModelSizeRangeSpec | None = None
@@ -100,7 +104,8 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _IdentityKey:
-    """An object as a cache key. It equals only the identical object; a changed object is a different key."""
+    """A cache key that is equal only to keys of the identical object. A changed object is a new object, and therefore a
+    new key."""
 
     __slots__ = ("object",)
 
@@ -115,12 +120,14 @@ class _IdentityKey:
 
 
 def candidate(runtime: Object) -> Candidate | InvalidRuntime:
-    """Parses a ServingRuntime or a ClusterServingRuntime. Raises nothing."""
+    """Parse a ServingRuntime or a ClusterServingRuntime. Return an InvalidRuntime instead of raising an error if the
+    runtime is invalid."""
     return _parse_cached(_IdentityKey(runtime))
 
 
 def parse_size(text: str) -> int:
-    """Returns the number of parameters for ``7B``, ``1.5b``, ``350M``, ``20K`` or ``1000``. Raises ValueError."""
+    """Parse a model size such as ``7B``, ``1.5b``, ``350M``, ``20K`` or ``1000``, and return the number of parameters.
+    Raise ValueError for other texts."""
     match = SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:32]!r} is not a size such as 7B or 350M")
@@ -128,7 +135,8 @@ def parse_size(text: str) -> int:
 
 
 def covers(entry: Mapping[str, Any], pipeline: Mapping[str, Any] | None) -> bool:
-    """Whether a diffusion pipeline has everything that an entry requires."""
+    """Whether a model's diffusion pipeline has every part that an entry requires. Always False if the model has no
+    pipeline."""
     if pipeline is None:
         return False
     for name, requirement in entry.items():
@@ -149,7 +157,7 @@ def _parse_runtime(identity: _IdentityKey) -> Candidate | InvalidRuntime:
         spec = msgspec.convert(runtime.get("spec") or {}, _Spec)
         bounds = spec.model_size_range or ModelSizeRangeSpec()
         smallest, largest = _bound("min", bounds.min), _bound("max", bounds.max)
-    except ValueError as error:  # msgspec's errors are ValueErrors, too
+    except ValueError as error:  # msgspec's errors are also ValueErrors
         return InvalidRuntime(reference, f"cannot be read: {describe_error(error)}")
     entries = [_entry(one, one.model_format) for one in spec.supported_model_formats or () if one.model_format]
     requirements = spec.accelerator_requirements or AcceleratorRequirements()

@@ -1,4 +1,4 @@
-"""Fit: why a runtime does not fit a model, as a score and as text. Pure."""
+"""Fit: the mismatches between a runtime and a model, as a number for sorting and as text. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slipway.apis.ome.runtimes.versions import GREATER, GREATER_OR_EQUAL, agrees
 from slipway.apis.ome.types.model import QUANTIZATIONS, ModelFormat
 from slipway.artifacts.facts.config import ModelFacts, VersionedName
 
-# The reasons why a runtime does not fit, least important first. The smaller their sum, the closer the runtime is.
+# The reasons why a runtime does not fit, least important first. A runtime with a smaller sum is closer to fitting.
 NOT_OFFERED, DISABLED, CLASSES, SIZES, FRAMEWORK_VERSION, FORMAT_VERSION = 1, 2, 4, 8, 16, 32
 QUANTIZATION, ARCHITECTURE, FRAMEWORK, FORMAT, DIFFUSION, NO_ENTRY = 64, 128, 256, 512, 1024, 2048
 
@@ -19,15 +19,15 @@ class Match(NamedTuple):
     """The result of comparing a runtime with a model."""
 
     gaps: int
-    """Sum of the reasons why it does not fit; 0: it fits."""
+    """Sum of the mismatches, such as ``SIZES + DISABLED``. 0 means that the runtime fits."""
     candidate: Candidate
     entry: Entry | None
-    """The entry that fits best, or is closest to fitting."""
+    """The runtime's entry that matches the model best. None if the runtime lists no model format."""
     score: int
 
 
 class Matcher:
-    """Compares a model with runtimes. It parses the model's fields once."""
+    """Comparison of one model with any number of runtimes. The model's fields are parsed only once."""
 
     def __init__(self, model: ModelFacts, classes: frozenset[str]) -> None:
         self.model, self.classes = model, classes
@@ -39,7 +39,8 @@ class Matcher:
             self.size_fault = str(error)
 
     def match(self, candidate: Candidate) -> Match:
-        """Compares a runtime with the model. For a runtime of entirely different models, only the gaps are computed."""
+        """Compare a runtime with the model. If the runtime's formats do not match the model at all, size, accelerator
+        classes and automatic selection are not compared."""
         gaps, closest = NO_ENTRY, None
         for entry in candidate.entries:
             entry_gaps = self._gaps(entry)
@@ -89,16 +90,17 @@ class Matcher:
         return self.size is not None and (smallest or 0) <= self.size and (largest is None or self.size <= largest)
 
     def order(self, match: Match) -> tuple[Any, ...]:
-        """Returns the sort key of runtimes that fit. As in OME, namespaced runtimes come first, then those with a
-        higher score, then those with a smaller distance of the model's size from both limits of the runtime's range.
-        The distance is 0 without a range."""
+        """Return the sort key of a runtime that fits, best runtime first. As in OME, namespaced runtimes come first,
+        then runtimes with a higher score, and then runtimes whose size limits are closer to the model's size. The
+        distance to a missing limit counts as 0."""
         one, size = match.candidate, self.size
         bounds = [bound for bound in (one.smallest, one.largest) if size is not None and bound is not None]
         distance = sum(abs(bound - (size or 0)) for bound in bounds)
         return not one.reference.kind.namespaced, -match.score, distance, one.reference.name
 
     def reasons(self, match: Match) -> tuple[str, ...]:
-        """Returns all reasons why the runtime does not fit the model, most important first."""
+        """Return all reasons why the runtime does not fit the model, most important first. The tuple is empty if the
+        runtime fits."""
         return tuple(
             word(self, match.candidate, match.entry or Entry(format=NOTHING))
             for gap, word in REASONS
@@ -106,7 +108,7 @@ class Matcher:
         )
 
     def describe_size(self) -> str:
-        """Describes the model's size, for the end of a sentence about a range."""
+        """Return a description of the model's size, for the end of a message about a size range."""
         return (
             f"but the model's {self.size_fault}"
             if self.size_fault
@@ -151,4 +153,4 @@ REASONS: Sequence[tuple[int, Callable[[Matcher, Candidate, Entry], str]]] = (
     (DISABLED, lambda *_: "it is disabled"),
     (NOT_OFFERED, lambda *_: "it matches, but is not for automatic selection: set it in spec.runtime"),
 )
-"""The text for each gap, most important first."""
+"""Mismatch -> function that returns its text for messages, most important mismatch first."""

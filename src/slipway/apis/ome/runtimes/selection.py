@@ -1,9 +1,9 @@
-"""Selection: which runtime serves a model, and why each other one does not. Pure.
+"""Selection: the choice of the runtime that serves a model, and the reasons that exclude each other runtime. Pure.
 
-A runtime lists the formats that it serves. An entry fits a model with the same format, framework, architecture and
-quantization; a field that the entry omits must be missing from the model, too. Of the runtimes with a fitting entry,
-those of the namespace take precedence over the cluster's, then those for models of this size over those for any size,
-then the higher score, then the narrower range of sizes.
+A runtime lists the formats that it supports. An entry fits a model with the same format, framework, architecture and
+quantization. If an entry omits one of these fields, the model must omit it as well. If several runtimes fit, runtimes
+in the namespace take precedence over cluster-scoped runtimes, then runtimes with a higher score, and then runtimes
+whose size limits are closer to the model's size.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from slipway.spelling import did_you_mean
 
 MOST_EXCLUDED = 50
 MAX_LISTED = 3
-"""Maximum number of runtimes that a message names; the others are in the status."""
+"""Maximum number of runtimes that a message names. The service's status lists the others."""
 UNKNOWN = (
     "the model's format is unknown until it is downloaded; a runtime is selected then, or when its spec sets the format"
 )
@@ -39,36 +39,36 @@ class RuntimeChoice(msgspec.Struct, frozen=True, kw_only=True):
     reference: Reference
     score: int
     by: Literal["Service", "Selection"] = "Selection"
-    """Who chose it."""
+    """``Service`` if the service names the runtime, ``Selection`` if the controller selected it."""
     unfit: tuple[str, ...] = ()
-    """Reasons why the runtime does not fit. If there are any, the runtime only serves if the service names it."""
+    """Reasons why the runtime does not fit. A runtime with such reasons is only used if the service names it."""
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """A runtime that does not fit, and all reasons, most important first."""
+    """A runtime that does not fit the model, with all reasons, most important first."""
 
     reference: Reference
     reasons: tuple[str, ...]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a selection."""
+    """The result of a runtime selection for one model."""
 
     chosen: RuntimeChoice | None = None
     ranked: tuple[RuntimeChoice, ...] = ()
-    """All runtimes that fit, best first. Empty if the service names its runtime."""
+    """All runtimes that fit, best first. Empty if the service names its runtime, or if no runtime fits."""
     excluded: tuple[Excluded, ...] = ()
-    """If no runtime fits: the closest MOST_EXCLUDED runtimes, closest first."""
+    """The MOST_EXCLUDED runtimes that come closest to fitting, closest first. Empty if a runtime fits."""
     excluded_count: int = 0
-    """Total number of excluded runtimes."""
+    """Number of all runtimes if none fits, otherwise 0."""
     better: RuntimeChoice | None = None
-    """The runtime that would be chosen if another one were not already serving."""
+    """The runtime that a new service would get, if it fits better than the runtime in use. Otherwise None."""
     fault: InvalidSpecError | None = None
-    """Why no runtime is chosen. With the reason BaseModelNotReady, the model's metadata is not known yet."""
+    """Error if no runtime is chosen. The reason BaseModelNotReady means that the model's metadata is not known yet."""
 
     @property
     def fits(self) -> bool:
-        """False if the service names a runtime that does not fit the model."""
+        """Whether the chosen runtime fits the model. Also True if no runtime is chosen."""
         return self.chosen is None or not self.chosen.unfit
 
 
@@ -80,15 +80,16 @@ def select(
     current: Reference | None = None,
     required_classes: frozenset[str] = frozenset(),
 ) -> Selection:
-    """Selects the runtime for a model among those of a namespace and of the cluster.
+    """Select the runtime for a model among the runtimes of a namespace and of the cluster.
 
-    ``requested``: the runtime that the service names. It is used even if it does not fit. It is looked up by name in
-    the namespace and then in the cluster: the kind is ignored, because its default is rarely intended. ``current``: the
-    runtime that already serves, which is kept as long as it fits. ``required_classes``: accelerator classes that the
-    service requests.
+    ``requested``: the runtime that the service names. It is used even if it does not fit. The name is looked up in the
+    namespace and then in the cluster, and the kind is ignored, because authors rarely change the default kind on
+    purpose. ``current``: the runtime that already serves the model. It is kept as long as it fits.
+    ``required_classes``: the accelerator classes that the service requests.
 
-    ``model.parameter_size`` is the size as OME counts it: the stored numbers. A quantized model has more
-    ``model.parameters``. If no runtime fits the counted size, a runtime for the real size can serve it.
+    ``model.parameter_size`` is the size as OME counts it: the number of values stored in the files. A quantized model
+    has more parameters, ``model.parameters``. If no runtime fits the stored values, a runtime that fits the parameters
+    is selected.
     """
     selection = _select(model, candidates, requested, current, required_classes)
     size = format_size(model.parameters)
@@ -133,7 +134,7 @@ def _select(
 
 
 def facts(spec: BaseModelSpec) -> ModelFacts:
-    """Returns the fields of a model's spec that a selection uses."""
+    """Return the facts of a model that a selection uses, from the model's spec."""
     pipeline = spec.diffusion_pipeline
     try:
         parameters = parse_size(spec.additional_metadata.get(PARAMETER_SIZE, "0"))
@@ -151,7 +152,8 @@ def facts(spec: BaseModelSpec) -> ModelFacts:
 
 
 def required_classes(service: Object) -> frozenset[str]:
-    """Returns the accelerator classes that an InferenceService requests anywhere."""
+    """Return the accelerator classes that an InferenceService requests, in its annotation or in any part of its
+    spec."""
     spec, annotations = service.get("spec") or {}, annotations_of(service)
     overrides = (as_object(spec.get(part)).get("acceleratorOverride") for part in PARTS)
     classes = (as_object(one).get("acceleratorClass") for one in (spec.get("acceleratorSelector"), *overrides))
@@ -161,8 +163,8 @@ def required_classes(service: Object) -> frozenset[str]:
 
 
 def runtime_status(selection: Selection) -> Object | None:
-    """Returns ``status.runtime`` of a service: its runtime, who chose it, and the next best ones; None if it has no
-    runtime."""
+    """Return ``status.runtime`` of a service: the chosen runtime, the origin of the choice, and the next two best
+    runtimes. Return None if no runtime is chosen."""
     chosen = selection.chosen
     if chosen is None:
         return None
@@ -172,7 +174,7 @@ def runtime_status(selection: Selection) -> Object | None:
 
 
 def excluded_status(selection: Selection) -> list[Object]:
-    """Returns ``status.excluded`` of a service."""
+    """Return ``status.excluded`` of a service: the excluded runtimes, each with the most important reason."""
     return [{**_identity(one.reference), "reason": one.reasons[0]} for one in selection.excluded]
 
 
@@ -210,8 +212,8 @@ def _reject(reason: str, message: str) -> Selection:
 
 
 def _keeps_serving(match: Match, model: ModelFacts) -> bool:
-    """Whether a runtime that already serves the model continues to do so. Missing facts about a model, for example
-    after it was recreated, are no reason to stop."""
+    """Whether a runtime that already serves the model continues to do so. A model without a known format, for example
+    after it was recreated, keeps its runtime unless the runtime is disabled."""
     return match.gaps <= NOT_OFFERED or (model.format is None and not match.candidate.disabled)
 
 

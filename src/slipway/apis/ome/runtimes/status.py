@@ -1,4 +1,5 @@
-"""Status of a runtime: whether it is valid, and whether an older one takes precedence. Pure."""
+"""Status of a runtime: whether the runtime is valid, and whether an older runtime for the same models takes precedence.
+Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ from slipway.serving.contract.watches import NAMESPACE, by_namespace
 from slipway.serving.status.builder import build_status, first_rejection, verdict
 
 SELECTED = "selected"
-"""Index: what a runtime is selected for. If two runtimes share a value, only their names decide between them."""
+"""Index of runtimes by the models for which they can be selected. If two runtimes share a value of the index, the
+selection between them depends only on their names."""
 
 
 def watch(kind: Kind) -> Watch:
-    """Returns the watch for the runtimes themselves: a new or deleted runtime changes the status of those that it
-    shadows."""
+    """Return the watch for runtimes of a kind. A new, changed or deleted runtime enqueues the runtimes for the same
+    models, because their status may change."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         values = {value for one in (change.old, change.new) if one for value in selected_for(one)}
@@ -29,7 +31,8 @@ def watch(kind: Kind) -> Watch:
 
 
 def selected_for(runtime: Object) -> Iterable[str]:
-    """Index function for :data:`SELECTED`: each entry with everything that selects it, in each protocol."""
+    """Return the values of a runtime in the index :data:`SELECTED`: one for each selectable entry and protocol. Empty
+    for an invalid or disabled runtime."""
     one = candidate(runtime)
     if isinstance(one, InvalidRuntime) or one.disabled:
         return ()
@@ -40,7 +43,7 @@ def selected_for(runtime: Object) -> Iterable[str]:
 
 
 def status(world: World, rejection: Rejection | None, kind: Kind) -> StatusResult:
-    """Returns the status of a runtime of this kind."""
+    """Return the status of a runtime: rejected if it is invalid or shadowed by an older runtime."""
     runtime = world.resource
     rivals = [other for value in selected_for(runtime) for other in world.list(kind, SELECTED, value)]
     rejection = first_rejection(_fault(runtime, rivals), rejection)

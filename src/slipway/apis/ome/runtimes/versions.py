@@ -1,7 +1,7 @@
-"""Versions of formats and frameworks, and whether a runtime's version fits a model's. Pure.
+"""Versions of formats and frameworks, and whether a runtime's version accepts a model's version. Pure.
 
-The grammar is OME's: an optional ``v`` and one to three numbers. The third may be followed by a development release, a
-pre-release and a build, as in ``4.51.0.dev0`` and ``1.8.0-beta+7``.
+The grammar is OME's: an optional ``v`` and one to three numbers. A third number may be followed by a development
+release, a pre-release and a build, as in ``4.51.0.dev0`` and ``1.8.0-beta+7``.
 """
 
 from __future__ import annotations
@@ -20,36 +20,37 @@ VERSION = re.compile(
     re.ASCII,
 )
 LONGEST = 256
-"""Maximum number of characters in two compared versions. Longer texts are not cached, because any author could write
-them."""
+"""Maximum number of characters in two compared versions. Longer versions never match, so that authors cannot fill the
+cache with long texts."""
 EQUAL, GREATER, GREATER_OR_EQUAL = "Equal", "GreaterThan", "GreaterThanOrEqual"
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A parsed version."""
+    """A parsed version of a format or a framework."""
 
     prefix: str
     precision: int
-    """Number of written numbers: 1 to 3."""
+    """Number of components in the text, 1 to 3: major, minor and patch."""
     release: tuple[int, int, int]
     dev: tuple[str, ...] | None
-    """Identifiers between dots; None: not a development release. The next two fields have the same form."""
+    """Dot-separated identifiers of the development release, or None if the version is no development release. ``pre``
+    and ``build`` have the same form."""
     pre: tuple[str, ...] | None
     build: tuple[str, ...] | None
 
     @property
     def official(self) -> bool:
-        """Whether it is a release, not a version before or after one."""
+        """Whether the version is a release: not a development release, a pre-release or a build."""
         return self.dev is None and self.pre is None and self.build is None
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Identifies a version, regardless of its prefix and of how many numbers are written."""
+        """The parts that equal versions share: all except the prefix and the precision."""
         return self.release, self.dev, self.pre, self.build
 
 
 def parse(text: str) -> Version:
-    """Parses a version. Raises ValueError if it is invalid."""
+    """Parse a version such as ``v1.0.0``. Raise ValueError for other texts."""
     match = VERSION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:64]!r} is not a version such as 1.0.0")
@@ -66,12 +67,12 @@ def parse(text: str) -> Version:
 
 
 def agrees(runtime: str | None, model: str | None, operator: str = EQUAL) -> bool:
-    """Whether a runtime that was declared for version ``runtime`` accepts a model of version ``model``; None: not
-    specified.
+    """Whether a runtime declared for version ``runtime`` accepts a model of version ``model``. None means that no
+    version is specified.
 
-    The operator is read from the runtime's side: with GreaterThan, the runtime's version must be greater than the
-    model's. It only orders releases that have the same prefix and as many numbers. All other versions must be equal,
-    and so must all versions if the operator is unknown. An invalid version agrees with nothing.
+    The operator applies from the runtime's side: with GreaterThan, the runtime's version must be greater than the
+    model's. Only releases with the same prefix and the same number of components can be greater. All other versions
+    must be equal, and with an unknown operator all versions must be equal. An invalid version matches no version.
     """
     if not runtime or not model:
         return not runtime and not model

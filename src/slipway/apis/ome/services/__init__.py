@@ -1,1 +1,1 @@
-"""The InferenceService: resolve, plan and status. Pure."""
+"""InferenceServices: resolution, plan of the child objects, and status. Pure."""

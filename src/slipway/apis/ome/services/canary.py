@@ -1,7 +1,8 @@
-"""Canaries: a new spec gets a share of the requests before it is rolled out. Pure.
+"""Canaries: a share of the requests for a new spec before its rollout. Pure.
 
-There are two Deployments: the stable one, and the canary with the new spec and its own Service, to which the gateway
-sends the share. The revisions are read from the Deployments, so nothing else is stored.
+A service with a canary has two Deployments: the stable one, and the canary with the new spec and its own Service. The
+gateway sends the canary's share of the requests to that Service. The revisions are read from the Deployments, so
+nothing else is stored.
 """
 
 from __future__ import annotations
@@ -16,64 +17,66 @@ from slipway.serving.routing.route import Target
 from slipway.serving.status.report import complete
 
 ALL = 100
-"""Percent. A spec that gets all requests is rolled out."""
+"""Percentage of requests at which a new spec is rolled out instead of being tried in a canary."""
 
 Phase = Literal["none", "running", "promoting"]
-"""none: there is one Deployment, with the newest spec. running: the stable Deployment stays unchanged, and the canary
-has the newest spec. promoting: both have the newest spec, and the canary receives the requests until the stable
-Deployment is complete."""
+"""``none``: the only Deployment has the latest spec. ``running``: the stable Deployment stays unchanged, and the canary
+has the latest spec. ``promoting``: both Deployments have the latest spec, and the canary receives requests until the
+stable Deployment is complete."""
 
 
 class Revision(msgspec.Struct, frozen=True):
     """The observed revision of a Deployment."""
 
     digest: str
-    """Digest of the pod template: see :data:`slipway.serving.containers.diagnosis.TEMPLATE`."""
+    """Digest of the Deployment's pod template. See :data:`slipway.serving.containers.diagnosis.TEMPLATE`."""
     complete: bool
-    """Whether all replicas run this revision and are ready."""
+    """Whether all replicas run the revision and are ready."""
     replicas: int = 1
-    """Desired replicas."""
+    """Desired number of replicas."""
     ready: int = 1
-    """Ready replicas."""
+    """Number of ready replicas."""
 
 
 class Split(msgspec.Struct, frozen=True):
-    """The desired state of the two Deployments, and their shares of the requests."""
+    """Desired state of the stable Deployment and the canary, and their shares of the requests."""
 
     phase: Phase
     stable: str
-    """Desired digest of the stable Deployment."""
+    """Desired pod template digest of the stable Deployment."""
     canary: str = ""
-    """Desired digest of the canary; empty: there should be no canary, and an existing one is deleted."""
+    """Desired pod template digest of the canary. Empty if there should be no canary; an existing canary is then
+    deleted."""
     percent: int = 0
-    """Requested percentage of the requests for the canary, and therefore of the replicas that it needs."""
+    """Requested percentage of the requests for the canary. It also determines the canary's number of replicas."""
     max_supported_percent: int = ALL
-    """Percentage of the requests that the canary's ready replicas can handle, relative to those of the stable
+    """Percentage of the requests that the canary's ready replicas can handle, compared with the replicas of the stable
     Deployment."""
 
     @property
     def keeps_stable(self) -> bool:
-        """Whether the stable Deployment stays unchanged, whatever the spec now requests."""
+        """Whether the stable Deployment stays unchanged, regardless of the spec."""
         return self.phase == "running"
 
     @property
     def share(self) -> int:
-        """Percentage of the requests that the canary gets now. It grows with the canary's ready replicas."""
+        """Percentage of the requests that the canary currently gets, limited by the number of its ready replicas."""
         return min(self.percent, self.max_supported_percent)
 
     @property
     def shares(self) -> tuple[tuple[str, int], ...]:
-        """Digest and percentage of each revision that gets requests."""
+        """Pod template digest and percentage of each revision that gets requests."""
         both = ((self.stable, ALL - self.share), (self.canary, self.share))
         return tuple((digest, percent) for digest, percent in both if percent)
 
     def targets(self, service: str) -> tuple[Target, ...]:
-        """Returns the targets of the stable Service's route. ``service``: the name of the canary's Service."""
+        """Return the targets of the stable Service's route, or an empty tuple if the canary gets no requests.
+        ``service`` is the name of the canary's Service."""
         return (Target(weight=ALL - self.share), Target(service, self.share)) if self.share else ()
 
 
 def revision(deployment: Object | None) -> Revision | None:
-    """Returns the revision that an observed Deployment runs; None: there is no Deployment."""
+    """Return the revision that an observed Deployment runs, or None if there is no Deployment."""
     if deployment is None:
         return None
     spec, status = deployment["spec"], deployment.get("status") or {}
@@ -82,11 +85,11 @@ def revision(deployment: Object | None) -> Revision | None:
 
 
 def decide(desired: str, percent: int | None, stable: Revision | None, canary: Revision | None) -> Split:
-    """Decides on the two Deployments. ``desired``: digest of the newest spec; ``percent``: requested share of the
-    canary, where None and 100 mean a rollout.
+    """Return the desired state of the two Deployments. ``desired`` is the pod template digest of the latest spec.
+    ``percent`` is the requested share of the canary; both None and 100 mean a rollout.
 
-    The first spec gets no canary, because nothing else could serve the remaining requests. The canary is deleted at
-    once if the spec is changed back to that of the stable Deployment.
+    The first spec of a service gets no canary, because no other Deployment could serve the remaining requests. If the
+    spec is changed back to that of the stable Deployment, the canary is deleted at once.
     """
     if percent is not None and percent < ALL and stable is not None and stable.digest != desired:
         return Split("running", stable.digest, desired, percent, _max_supported_percent(stable, canary))

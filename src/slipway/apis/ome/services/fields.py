@@ -1,4 +1,4 @@
-"""The original's fields in the status of an InferenceService: its components with their revisions, and its model.
+"""Status fields of the original OME for an InferenceService: its components with their revisions, and its model.
 Pure."""
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from slipway.serving.status.report import Component, complete
 CREATED, ANSWERS = "latestCreatedRevision", "latestReadyRevision"
 ROLLED_OUT, PREVIOUS = "latestRolledoutRevision", "previousRolledoutRevision"
 REVISIONS = (CREATED, ANSWERS, ROLLED_OUT, PREVIOUS)
-"""Fields of a component's status that stay unchanged until something newer is known."""
+"""Fields of a component's status that keep their values until a later revision is observed."""
 OF_CONTAINERS = frozenset(
     {"ImagePullBackOff", "CreateContainerConfigError", "PodsRejected", *NO_NODE, *(row.reason for row in MISSING)}
 )
-"""Failures that have nothing to do with the model, because no engine has started to load it."""
+"""Reasons of failures that occur before the engine starts to load the model, and so do not concern the model."""
 FAILURES = {
     "BaseModelNotFound": "BaseModelNotFound",
     "NoRuntime": "NoSupportingRuntime",
     "RuntimeDisabled": "RuntimeDisabled",
     "RuntimeNotFound": "RuntimeNotRecognized",
 }
-"""Reason of a rejection -> the original's reason."""
+"""Reason of a rejection -> reason in the original OME's status."""
 
 
 class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,20 +49,20 @@ class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_asleep(self) -> bool:
-        """Whether it should have no replicas at the moment."""
+        """Whether the component's workload currently has zero desired replicas."""
         return self.workload is not None and not self.workload["spec"].get("replicas", 1)
 
 
 def address_of(resource: Object, port: int, name: str = "") -> Object:
-    """Returns the status fields with the URL of a service, or of its Service ``name``."""
+    """Return the status fields ``url`` and ``address`` of an InferenceService, or those of its Service ``name``."""
     namespace, own = key(resource)
     url = f"http://{name or own}.{namespace}.svc.cluster.local:{port}"
     return {"url": url, "address": {"url": url}}
 
 
 def component_fields(view: ServiceView, service: Service | None, one: ComponentState) -> Object:
-    """Returns ``status.components.<name>``: its revisions, named after the digests of their pods, and their shares of
-    the requests."""
+    """Return ``status.components.<name>``: the component's revisions, named after the digests of their pod templates,
+    and their shares of the requests."""
     resource, own = view.world.resource, names.component_name(key(view.world.resource).name, one.name)
     tried = view.world.child(DEPLOYMENT, service_rollout.canary_name(key(resource).name, one.name))
     before = ((resource.get("status") or {}).get("components") or {}).get(one.name) or {}
@@ -91,7 +91,7 @@ def component_fields(view: ServiceView, service: Service | None, one: ComponentS
 
 
 def model_status(components: Sequence[ComponentState], rejection: Rejection | None) -> Object:
-    """Returns ``status.modelStatus``: the state of the model in the engines and decoders."""
+    """Return ``status.modelStatus``: the state of the model in the engine and decoder pods."""
     loading = [one for one in components if one.name != "router"]
     copies = sum(is_ready(pod) for one in loading for pod in one.pods)
     failed = next((one for one in loading if one.diagnosis.failure), None)
@@ -116,7 +116,7 @@ def _states(transition: str, active: str, target: str) -> Object:
 
 
 def _failing(loading: Sequence[ComponentState]) -> int:
-    """Counts the pods in which a container has ended and not restarted."""
+    """Return the number of pods in which a container ended and did not become ready again."""
     return sum(bool(_ended(pod)) and not is_ready(pod) for one in loading for pod in one.pods)
 
 
@@ -130,7 +130,8 @@ def _failure_info(one: ComponentState, failure: Failure) -> Object:
 
 
 def _ended(pod: Object) -> Object:
-    """Returns how a container of a pod last ended; empty: none has ended."""
+    """Return the ``terminated`` state in which a container of the pod last ended, or an empty object if none has
+    ended."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     terminations = (
         one.get("state", {}).get("terminated") or one.get("lastState", {}).get("terminated") for one in statuses

@@ -1,4 +1,4 @@
-"""Plan: an InferenceService's children. Pure."""
+"""Plan: the child objects of an InferenceService. Pure."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from slipway.serving.routing.scaling import WAKE, Scaling
 from slipway.serving.routing.scaling import ScaleTarget as Target
 
 POD_READER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
-"""What a router may do in its namespace: it finds its engines by their labels."""
+"""RBAC rule for routers, which find their engines' pods by labels."""
 SERVICE_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
 SCALED_OBJECT_ROOM = 50
-"""Maximum number of characters of a part's name, from its end, in the name of its ScaledObject."""
+"""Maximum number of characters of a component's name in the name of its ScaledObject. Longer names keep their end."""
 
 
 def plan(view: ServiceView) -> Plan:
-    """Returns the service's children. Raises InvalidSpecError."""
+    """Return the plan with the service's child objects. Raise InvalidSpecError if the service cannot be served."""
     service, world = view.valid(), view.world
     children: list[Object] = []
     for part in service.parts:
@@ -67,7 +67,7 @@ def plan(view: ServiceView) -> Plan:
 
 
 def _build_routed_service(component_rollout: ComponentRollout, service: Service) -> Object:
-    """Builds the Service that the gateway and other clients use."""
+    """Build the Service with the route, which the gateway and other clients use."""
     by, model = service.by_requests, service.model
     aliases = (name for part in service.parts for name in part.recognised.public_names)
     source = redact_url(model["spec"]["storage"]["storageUri"]) if model else ""
@@ -88,15 +88,15 @@ def _build_routed_service(component_rollout: ComponentRollout, service: Service)
 
 
 def _build_network_policies(component_rollout: ComponentRollout, service: Service, world: World) -> tuple[Object, ...]:
-    """Builds the policies that let the service's pods reach each other, and clients reach the component that receives
-    requests."""
+    """Build the NetworkPolicies that allow traffic between the service's pods, and from clients to the component that
+    receives requests."""
     whole = {names.SERVICE_LABEL: service.name}
     return network.among(service.name, service.namespace, whole, component_rollout.part.port, world.settings)
 
 
 def granted_freedoms(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
-    """Returns the freedoms that come from a ClusterServingRuntime, which belongs to the operator. Raises
-    InvalidSpecError."""
+    """Return the freedoms that the service may use because its ClusterServingRuntime, which belongs to the operator,
+    has them. Raise InvalidSpecError if the service cannot be served."""
     service = view.valid()
     alone = _operator_workloads(view, service)
     queries = [one for one in plan.children if one["kind"] == SCALED_OBJECT.kind]
@@ -109,14 +109,14 @@ def granted_freedoms(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
 
 
 def remedy(view: ServiceView, refused: frozenset[Freedom]) -> str:
-    """Returns what an author can do if these freedoms are refused."""
+    """Return advice for an author whose service needs the freedoms in ``refused``, but may not use them."""
     service = view.valid()
     return trust.remedy(service, view.world.settings, refused, _operator_workloads(view, service).values())
 
 
 def _operator_workloads(view: ServiceView, service: Service) -> dict[str, Object]:
-    """Returns name -> workload, as built from the operator's runtime alone. A canary is compared with the workload that
-    it may replace."""
+    """Return the workloads, by name, that the operator's runtime alone would create. The entry for a canary is the
+    stable workload under the canary's name."""
     workloads = {one["metadata"]["name"]: one for one in _build_operator_objects(view, service) if templates(one)}
     canaries = {one.name: canary_name(service.name, one.component.name) for one in service.parts}
     tried = {canaries[name]: one for name, one in workloads.items() if name in canaries}
@@ -124,14 +124,15 @@ def _operator_workloads(view: ServiceView, service: Service) -> dict[str, Object
 
 
 def _operator_queries(view: ServiceView, service: Service) -> dict[str, Object]:
-    """Returns name -> ScaledObject, as built from the operator's runtime alone."""
+    """Return the ScaledObjects, by name, that the operator's runtime alone would create."""
     objects = _build_operator_objects(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
     return {one["metadata"]["name"]: one for one in objects if one["kind"] == SCALED_OBJECT.kind}
 
 
 def _build_operator_objects(view: ServiceView, service: Service, **metadata: Object) -> tuple[Object, ...]:
-    """Builds the objects that the operator's runtime creates for a service whose author sets nothing but
-    ``metadata``."""
+    """Build the objects that the operator's runtime would create for a service whose author sets nothing but
+    ``metadata``. Return an empty tuple if the runtime does not belong to the operator, or cannot run an engine
+    alone."""
     if service.runtime is None or service.runtime["metadata"].get("namespace"):
         return ()
     plain = {name: service.resource["metadata"][name] for name in ("name", "namespace", "uid")}
@@ -142,7 +143,8 @@ def _build_operator_objects(view: ServiceView, service: Service, **metadata: Obj
 
 
 def scaling_of(view: ServiceView) -> Scaling | None:
-    """Returns how the replicas of one component follow the requests; None: no component does."""
+    """Return the parameters with which Slipway's autoscaler scales one component by requests, or None if no component
+    scales by requests."""
     service = view.service
     if isinstance(service, InvalidSpecError) or service.by_requests is None or service.routed is None:
         return None
@@ -220,7 +222,7 @@ def _build_deployment(component_rollout: ComponentRollout, rollout: Rollout) -> 
 
 
 def _build_canary(component_rollout: ComponentRollout, service: Service) -> list[Object]:
-    """Builds the Deployment of a newer spec with its share of the replicas, and its Service."""
+    """Build the canary's Deployment, with its share of the replicas, and its Service."""
     name, running = (
         canary_name(service.name, component_rollout.part.component.name),
         (component_rollout.observed or {"spec": {}})["spec"].get("replicas", 1),
@@ -237,8 +239,8 @@ def _build_canary(component_rollout: ComponentRollout, service: Service) -> list
 def _build_disruption_budget(
     component_rollout: ComponentRollout, served: policies.PolicySubject, world: World, size: int = 1
 ) -> tuple[Object, ...]:
-    """Builds the component's PodDisruptionBudget. ``size``: number of pods per replica. Evicting one pod ends its whole
-    group, so as many pods may be evicted as groups."""
+    """Build the component's PodDisruptionBudget, if any. ``size`` is the number of pods per replica: evicting one pod
+    of a group ends the whole group, so a minimum is counted in groups."""
     extension, scaler = component_rollout.part.component.extension, component_rollout.part.scaler
     limit: Object = {}
     if extension.min_available is not None:
@@ -253,7 +255,8 @@ def _build_disruption_budget(
 def _build_scalers(
     component_rollout: ComponentRollout, served: policies.PolicySubject, service: Service
 ) -> tuple[Object, ...]:
-    """Builds the objects with which Kubernetes or KEDA scales the workload. Raises InvalidSpecError."""
+    """Build the HorizontalPodAutoscaler or ScaledObject of the workload, if any. Raise InvalidSpecError if KEDA would
+    reject the ScaledObject."""
     part, scaler = component_rollout.part, component_rollout.part.scaler
     if scaler.by == "resources":
         target = policies.Target("Resource", scaler.metric, str(scaler.target))
@@ -275,8 +278,8 @@ def _build_scalers(
 
 
 def _build_account(service: Service, part: Part) -> list[Object]:
-    """Builds the account with which a router finds its engines. An account named by the author gets the same rights,
-    unless it is the default account, which any pod of the namespace may use."""
+    """Build the service account and the rights with which a router lists the pods of its engines. An account chosen by
+    the author gets the same rights, except the ``default`` account, which any pod of the namespace can use."""
     account = router_account(part.component.pod, service.name)
     if part.component.name != "router" or account == DEFAULT_ACCOUNT:
         return []
@@ -287,7 +290,7 @@ def _build_account(service: Service, part: Part) -> list[Object]:
 
 
 def _build_wake_rights(service: Service, settings: Settings) -> list[Object]:
-    """Builds the role that lets the gateway set the scale of the workload that it wakes, and of no other one."""
+    """Build the Role that lets the gateway scale the one workload that it wakes, and the RoleBinding for the Role."""
     by = service.by_requests
     if by is None:
         return []
@@ -297,7 +300,7 @@ def _build_wake_rights(service: Service, settings: Settings) -> list[Object]:
 
 
 def _build_grant(service: Service, name: str, rule: Object, subject: Object) -> list[Object]:
-    """Builds a Role in the service's namespace, and its binding."""
+    """Build a Role in the service's namespace, and its RoleBinding."""
     namespace, own = service.namespace, {names.SERVICE_LABEL: service.name}
     role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
     return [
@@ -325,7 +328,8 @@ def _build_service(
 
 
 def _with_exposure(manifest: Object, annotations: Mapping[str, str]) -> Object:
-    """Returns the Service with the type and the address that annotations request."""
+    """Return the Service with the type and the load balancer address from the annotations. Raise InvalidSpecError for
+    an unsupported type."""
     kind, address = annotations.get(names.SERVICE_TYPE, "ClusterIP"), annotations.get(names.LOAD_BALANCER_IP)
     if kind not in SERVICE_TYPES:
         text = f"{names.SERVICE_TYPE}: {kind[:32]!r} is not one of {', '.join(SERVICE_TYPES)}"

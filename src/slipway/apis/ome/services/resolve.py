@@ -1,7 +1,7 @@
-"""Resolve: parses and checks an InferenceService with its model, runtime and components once. Pure.
+"""Resolve: a single pass that parses and checks an InferenceService with its model, runtime and components. Pure.
 
-Model and runtime are looked up in the namespace first and then in the cluster. The kinds in the references are ignored,
-because their default is rarely intended.
+Model and runtime are looked up in the namespace first, and then in the cluster. The kinds in the references are
+ignored, because authors rarely change the default kind on purpose.
 """
 
 from __future__ import annotations
@@ -34,28 +34,30 @@ INSTEAD = {
     "Serverless": "remove the annotation: minReplicas 0 scales to and from zero without Knative",
     "MultiNodeRayVLLM": "give the engine a leader and a worker, for a LeaderWorkerSet",
 }
-"""Unsupported modes -> what to write instead."""
+"""Unsupported deployment mode -> advice for the author."""
 MODELS = (names.BASE_MODEL, names.CLUSTER_BASE_MODEL)
 RUNTIMES = (names.SERVING_RUNTIME, names.CLUSTER_SERVING_RUNTIME)
 
 
 class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService, which may be invalid, and its observed state."""
+    """An InferenceService, which may be invalid, with the observed state of the cluster."""
 
     world: World
     service: Service | InvalidSpecError
     selection: Selection | None = None
-    """None: no runtime is needed, or the selection was not possible."""
+    """Result of the runtime selection. None if the service needs no runtime, or has an error that prevents the
+    selection."""
 
     def valid(self) -> Service:
-        """Returns the service. Raises InvalidSpecError, with the reason, if it cannot be served as written."""
+        """Return the service. Raise InvalidSpecError with the reason if the service cannot be served."""
         if isinstance(self.service, InvalidSpecError):
             raise self.service
         return self.service
 
 
 def resolve(world: World) -> ServiceView:
-    """Resolves a service. Raises nothing: if the service cannot be served, the view contains the reason."""
+    """Return the view of a service. The function does not raise InvalidSpecError: if the service cannot be served,
+    ``view.service`` is the error."""
     choice: Selection | None = None
     try:
         resource = predictor.migrated(world.resource)
@@ -72,13 +74,14 @@ def resolve(world: World) -> ServiceView:
 
 
 def name_of(reference: object) -> str:
-    """Returns the name in a reference, which may be invalid."""
+    """Return the name in a reference, or an empty string if the reference is invalid."""
     name = reference.get("name") if isinstance(reference, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def places(kinds: Sequence[Kind], namespace: str, name: str) -> tuple[Reference, ...]:
-    """Returns the references that a name may mean. The namespace takes precedence over the cluster."""
+    """Return the possible references for a name, in the order of ``kinds``. Callers list the namespaced kind first, so
+    that it takes precedence."""
     return tuple(Reference(kind, namespace if kind.namespaced else "", name) for kind in kinds)
 
 
@@ -97,13 +100,13 @@ def _spec(resource: Object) -> InferenceServiceSpec:
 
 
 def mode_of(resource: Object) -> str:
-    """Returns the mode that a service or its engine requests; empty: none."""
+    """Return the deployment mode that the engine or the service requests, or an empty string if none is set."""
     engine = (resource["spec"].get("engine") or {}).get("annotations") or {}
     return engine.get(names.MODE) or annotations_of(resource).get(names.MODE) or ""
 
 
 def _refuse_unserved(resource: Object, spec: InferenceServiceSpec) -> None:
-    """Raises InvalidSpecError for features of OME that Slipway does not support."""
+    """Raise InvalidSpecError for features of the original OME that Slipway does not support."""
     mode = mode_of(resource)
     if mode in INSTEAD:
         raise InvalidSpecError("ModeNotServed", f"{names.MODE} {mode} is not supported: {INSTEAD[mode]}")
@@ -115,7 +118,8 @@ def _refuse_unserved(resource: Object, spec: InferenceServiceSpec) -> None:
 
 
 def _models(world: World, spec: InferenceServiceSpec) -> tuple[Object | None, tuple[Object, ...]]:
-    """Returns the base model, and the weights added to it. Raises InvalidSpecError."""
+    """Return the base model and the FineTunedWeights of the service, or None and an empty tuple if the service has no
+    model. Raise InvalidSpecError if a model or its weights are missing, disabled or do not match."""
     if spec.model is None:
         return None, ()
     namespace, base_name, weights = key(world.resource).namespace, spec.model.name, spec.model.fine_tuned_weights
@@ -156,9 +160,9 @@ def _find_first(world: World, places: Sequence[Reference]) -> Object | None:
 def _select_runtime(
     world: World, resource: Object, spec: InferenceServiceSpec, model: Object | None
 ) -> Selection | None:
-    """Returns the selection of the runtime; None: none is needed, because each component defines what runs, or at least
-    has an image while no runtime can be selected. Raises InvalidSpecError if there is nothing to select a runtime
-    by."""
+    """Return the result of the runtime selection. Return None if no runtime is needed: each component defines a
+    command, or has an image and no runtime matches. Raise InvalidSpecError if the service has neither a model nor a
+    runtime nor images."""
     namespace, runners = key(resource).namespace, list(_runners(resource["spec"]))
     images = all(one.get("image") for one in runners)
     if spec.runtime is None and images and all(one.get("command") or one.get("args") for one in runners):
@@ -192,7 +196,7 @@ def _facts(model: Object) -> ModelFacts:
 
 
 def _current(resource: Object, namespace: str) -> Reference | None:
-    """Returns the runtime in the service's status; None if there is none."""
+    """Return a reference to the runtime in the service's status, or None if the status has no runtime."""
     status = (resource.get("status") or {}).get("runtime") or {}
     kind = next((kind for kind in RUNTIMES if kind.kind == status.get("kind")), None)
     name = name_of(status)
@@ -200,7 +204,7 @@ def _current(resource: Object, namespace: str) -> Reference | None:
 
 
 def _runners(spec: Object) -> Iterable[Object]:
-    """Returns the main container of each pod that a service defines itself, with the fields that it sets."""
+    """Yield the main container of each pod that a service defines, with only the fields that the service sets."""
     for part in (spec[name] for name in overlay.NAMES if spec.get(name) is not None):
         for pod in [one for one in (part.get("leader"), part.get("worker")) if one] or [part]:
             yield pod.get("runner") or next(iter(pod.get("containers") or ()), {})

@@ -1,4 +1,4 @@
-"""Rollout: a component's pod template, its existing Deployments, and its canary. Pure."""
+"""Rollout: the pod templates, existing Deployments and canary of a component. Pure."""
 
 from __future__ import annotations
 
@@ -18,44 +18,46 @@ from slipway.serving.pods.server import failure_window_seconds
 from slipway.serving.pods.workload import digest
 
 APP = "app"
-"""Label of pods: the name of their part, or of the canary."""
+"""Label of pods. The value is the name of the component's workload, or of its canary."""
 START_SECONDS = 600
-"""Seconds that a start may take if no startup probe sets a limit."""
+"""Seconds that a container may take to start if it has no startup probe."""
 INTERNAL = "slipway.inference/"
-"""Prefix of labels that have a meaning on a Service, so that InferenceServices must not set them."""
+"""Prefix of labels that have a meaning on a Service. They are removed from the labels of a component's objects, because
+authors must not set them."""
 
 
 class ComponentRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """A component's pods, and its existing workloads."""
+    """The pod templates of a component, and its existing workloads."""
 
     part: Part
     template: Object
     worker: Object | None
     observed: Object | None
     canary: Object | None
-    """The observed Deployment of the canary."""
+    """The observed Deployment of the canary, if any."""
     split: Split
 
     @property
     def selector(self) -> dict[str, str]:
-        """The original's selector, so that its Deployments can be adopted."""
+        """Pod selector of the component's Deployment. It is the selector of the original OME, so that existing
+        Deployments can be adopted."""
         return {APP: self.part.name}
 
     @property
     def answering(self) -> dict[str, str]:
-        """Selector for the pods that receive requests."""
+        """Selector for the component's pods that receive requests."""
         return {**self.selector, **(groups.LEADERS if self.part.group else {})}
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of its objects and pods."""
+        """Labels of the component's objects and pods."""
         pod_labels = self.template["metadata"].get("labels") or {}
         return {name: value for name, value in pod_labels.items() if not name.startswith(INTERNAL)}
 
 
 def resolve_rollout(world: World, service: Service, part: Part) -> ComponentRollout:
-    """Builds a component's pod templates, and decides how its canary and its main Deployment split the requests. Raises
-    InvalidSpecError."""
+    """Build a component's pod templates, and decide how the requests are split between its canary and its stable
+    Deployment. Raise InvalidSpecError if the component cannot be served."""
     component, context = _without_startup_limit(part.component, service), service.context(world.settings)
     template = pods.template(component, "leader" if part.group else "pod", context)
     worker = pods.template(component, "worker", context) if part.group else None
@@ -76,9 +78,9 @@ def resolve_rollout(world: World, service: Service, part: Part) -> ComponentRoll
 
 
 def _without_startup_limit(component: Component, service: Service) -> Component:
-    """Returns the component without the router's startup probe if its engines may be scaled to zero. The probe fails
-    until there are engines: the kubelet would restart the router at growing intervals, and it would be ready minutes
-    after its engines."""
+    """Return the component without the router's startup probe if its engines may be scaled to zero. The probe fails
+    while there are no engines. The kubelet would then restart the router at growing intervals, and the router would
+    become ready minutes after its engines."""
     main = overlay.runner(component.pod)
     asleep = any(part.scaler.lowest == 0 for part in service.parts if part.component.name != "router")
     probes = [(main.get(name) or {}).get("httpGet") for name in ("startupProbe", "readinessProbe")]
@@ -90,11 +92,11 @@ def _without_startup_limit(component: Component, service: Service) -> Component:
 
 
 def canary_name(service: str, component: str) -> str:
-    """Returns the name of the canary's Deployment and Service."""
+    """Return the name of the Deployment and Service of a component's canary."""
     return names.component_name(service, f"{component}-canary")
 
 
 def startup_seconds(runner: Object) -> int:
-    """Returns the longest time that this container may take to start."""
+    """Return the number of seconds that a container may take to start."""
     probe = runner.get("startupProbe")
     return failure_window_seconds(probe) if probe else START_SECONDS

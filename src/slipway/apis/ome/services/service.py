@@ -26,9 +26,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     component: Component
     name: str
-    """Name of its workload and of its Service."""
+    """Name of the component's Service, and of its workload except for groups."""
     runner: Object
-    """The container that receives requests, as defined by the manifests."""
+    """The container that receives requests, as merged from the service and the runtime."""
     recognised: Recognised
     scaler: Scaler
 
@@ -39,7 +39,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> Kind:
-        """The kind of its workload."""
+        """Kind of the component's workload."""
         return LEADER_WORKER_SET if self.group else DEPLOYMENT
 
     @property
@@ -48,24 +48,25 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def port(self) -> int:
-        """The port that receives requests."""
+        """Port on which the runner receives requests."""
         return self.recognised.port
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService that can be served. Its pods wait for the model."""
+    """An InferenceService that can be served, even if its model is not on any node yet."""
 
     resource: Object
     spec: InferenceServiceSpec
     model: Object | None = None
     mount: Mount | None = None
     weights: tuple[Object, ...] = ()
-    """FineTunedWeights that are added to the model, or replace it."""
+    """FineTunedWeights that are added to the model, or replace the model."""
     adapters: tuple[Adapter, ...] = ()
     """The FineTunedWeights in ``weights``, in the form that pods use."""
     runtime: Object | None = None
     parts: tuple[Part, ...] = ()
-    """The existing ones of engine, decoder and router; empty if the service is virtual."""
+    """Components of the service, in the order engine, decoder, router. Empty for a virtual service, which has no
+    pods."""
 
     @property
     def name(self) -> str:
@@ -82,25 +83,25 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def routed(self) -> Part | None:
-        """The component that receives the requests: the router, otherwise the engine, if any."""
+        """The component that receives the requests: the router, or else the engine. None if the service has neither."""
         return self.part("router") or self.part("engine")
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """The mounts of the model and of the weights added to it."""
+        """Mounts of the model and of its FineTunedWeights."""
         return (*((self.mount,) if self.mount else ()), *(one.mount for one in self.adapters))
 
     def annotations(self, part: Part) -> dict[str, str]:
-        """Returns the service's annotations, overridden by those of a component."""
+        """Return the service's annotations, overridden by the annotations of a component."""
         return {**annotations_of(self.resource), **part.component.extension.annotations}
 
     @property
     def model_ids(self) -> tuple[str, ...]:
-        """Its model IDs at the gateway: its own name, and those of its adapters."""
+        """Model IDs at the gateway: the service's own name, and the names of adapters that are added to the model."""
         return tuple(dict.fromkeys((self.name, *(one.mount.name for one in self.adapters if not one.merged))))
 
     def context(self, settings: Settings) -> PodContext:
-        """Returns what its pods have in common."""
+        """Return the properties that all pods of the service share."""
         return PodContext(
             service=self.resource,
             runtime=key(self.runtime).name if self.runtime else "",
@@ -112,23 +113,23 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def route_labels(self) -> dict[str, str]:
-        """Its labels, as many as a route accepts."""
+        """The service's labels, sorted by name and limited to the number and length that a route accepts."""
         pairs = sorted(labels(self.resource).items())[:MOST_LABELS]
         upto = accumulate(len(name) + len(value) for name, value in pairs)
         return dict(item for item, length in zip(pairs, upto, strict=True) if length <= MOST_LABEL_CHARACTERS)
 
     @property
     def by_requests(self) -> Part | None:
-        """The component whose replicas follow the requests at the gateway: the first that requests it, if any."""
+        """The first component whose replicas scale by the requests at the gateway, or None."""
         return next((part for part in self.parts if part.scaler.by == "requests"), None)
 
 
 def group_name(part: str) -> str:
-    """Returns the name of the LeaderWorkerSet of a component with this name."""
+    """Return the name of the LeaderWorkerSet of the component with the name ``part``, shortened if necessary."""
     return f"lws-{ending(part, LONGEST_NAME - 4)}"
 
 
 def workload_names(service: str, component: str) -> tuple[tuple[Kind, str], ...]:
-    """Returns the possible kinds and names of a component's workload."""
+    """Return the kind and name of each workload that a component may have."""
     part = names.component_name(service, component)
     return ((DEPLOYMENT, part), (LEADER_WORKER_SET, group_name(part)))

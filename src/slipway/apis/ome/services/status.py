@@ -1,4 +1,5 @@
-"""Status of an InferenceService: the state of its components, in the original's fields and in conditions. Pure."""
+"""Status of an InferenceService: the state of its components, as conditions and in the status fields of the original
+OME. Pure."""
 
 from __future__ import annotations
 
@@ -24,25 +25,25 @@ from slipway.serving.status.report import REPORTED, Component, Pending, model_id
 
 CANARY = "canary"
 READY = {"engine": "EngineReady", "decoder": "DecoderReady", "router": "RouterReady", CANARY: "CanaryReady"}
-"""Component -> its condition; the last one belongs to the canary, which tries a newer spec."""
+"""Component, or CANARY -> type of the condition that reports whether it is ready."""
 CONDITIONS = REPORTED | {
     *READY.values(),
     "IngressReady",
     "RuntimeFits",
     "FieldsIgnored",
     "PredictorDeprecated",
-    # The original's conditions.
+    # Conditions of the original OME.
     "PredictorReady",
     "RoutesReady",
     "LatestDeploymentReady",
 }
-"""Types of the conditions of InferenceServices."""
+"""Condition types of InferenceServices."""
 NOT_READY = "BaseModelNotReady"
 PASSED_THROUGH = frozenset({NOT_READY})
-"""Transient reasons of a service."""
+"""Reasons of conditions that are transient states of a service, not errors."""
 OF_ENGINES = frozenset({"StartupTimeout", "CrashLoopBackOff"})
-"""Failures of a router that only mean that it has no engine yet: without one it is not ready, and is restarted after
-some time."""
+"""Reasons of a router's failures that only mean that no engine is ready yet. A router without engines is not ready, and
+the kubelet restarts it after some time."""
 
 
 def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
@@ -91,7 +92,7 @@ def status(view: ServiceView, rejection: Rejection | None) -> StatusResult:
 
 
 def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
-    """Returns the status of a service that is only a name for another owner's workload."""
+    """Return the status of a virtual service, for which no workload is created."""
     text = "The service is virtual: nothing is created for it."
     conditions = (
         verdict(rejection, text),
@@ -102,7 +103,8 @@ def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
 
 
 def _observe_components(view: ServiceView, service: Service | None) -> list[ComponentState]:
-    """Returns the desired components; for an invalid service, the existing ones."""
+    """Return the state of each component of a valid service, or of each component of an invalid service that has a
+    workload."""
     world, components = view.world, []
     for name in overlay.NAMES:
         part = service.part(name) if service else None
@@ -121,12 +123,12 @@ def _observe_components(view: ServiceView, service: Service | None) -> list[Comp
 
 
 def _pods(view: ServiceView, name: str) -> list[Object]:
-    """Returns the pods of a component, or of a canary, with this name."""
+    """Return the pods of the component or canary with the given name."""
     return [pod for pod in view.world.pods if labels(pod).get(service_rollout.APP) == name]
 
 
 def _observe_canary(view: ServiceView, service: Service | None) -> list[ComponentState]:
-    """Returns the state of the canary; empty: there is none."""
+    """Return a list with the state of the canary, or an empty list if the service has no canary."""
     part = service.routed if service else None
     name = service_rollout.canary_name(service.name, part.component.name) if service and part else ""
     workload = view.world.child(DEPLOYMENT, name)
@@ -149,7 +151,8 @@ def _diagnosis(view: ServiceView, part: Part | None, workload: Object | None, po
 def _without_consequences(
     one: ComponentState, parts: Sequence[ComponentState], service: Service | None
 ) -> ComponentState:
-    """Returns the state without failures that only follow from a missing other component."""
+    """Return the state of a component without failures that are only consequences of another component that is not
+    ready, or of files that no node has yet."""
     failure = one.diagnosis.failure
     waits = one.name == "router" and not all(other.component.ready for other in parts if other.name != "router")
     nowhere = failure is not None and failure.reason in NO_NODE and _pending(service) is not None
@@ -159,8 +162,8 @@ def _without_consequences(
 
 
 def _pending(service: Service | None) -> Pending | None:
-    """Returns why pods cannot be scheduled: no node has the files of a model. None if a node has those of every
-    model."""
+    """Return the reason why pods cannot be scheduled: no node has the files of a model. Return None if each model is
+    ready on some node."""
     models = (*([service.model] if service.model else []), *service.weights) if service else ()
     unready = next((one for one in models if (one.get("status") or {}).get("state") != names.READY), None)
     if unready is None:
@@ -182,7 +185,7 @@ def _ready(one: ComponentState) -> Condition:
 
 
 def _optional_conditions(view: ServiceView, service: Service | None) -> list[Condition]:
-    """Returns the conditions that only exist if they have something to report."""
+    """Return the conditions RuntimeFits, FieldsIgnored and PredictorDeprecated, each only if it applies."""
     resource, chosen = view.world.resource, view.selection.chosen if view.selection else None
     conditions = []
     if chosen and chosen.unfit:
@@ -200,7 +203,8 @@ def _optional_conditions(view: ServiceView, service: Service | None) -> list[Con
 
 
 def _not_woken(service: Service) -> list[str]:
-    """Returns components that would follow the requests if another one did not already."""
+    """Return a sentence for each component that requests scaling by requests although another component already
+    does."""
     first = service.by_requests
     idle = (one for one in service.parts if one.scaler.by == "requests" and one is not first)
     return [

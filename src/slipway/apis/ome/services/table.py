@@ -1,4 +1,4 @@
-"""InferenceServices: the functions that turn a service into children and a status."""
+"""The functions that turn an InferenceService into child objects and a status."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ OWNED = (
 
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
-    """Returns the watches of services, in addition to their children."""
+    """Return the watches for InferenceServices: their child objects, and the runtimes, models, claims and nodes that
+    affect them."""
     kind, runtime = names.INFERENCE_SERVICE, service_watches.enqueue_services_of_runtime
     indexes = {
         REFERENCES: by_reference(service_watches.references),

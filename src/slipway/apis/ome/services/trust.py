@@ -1,5 +1,5 @@
-"""Trust: whose files a service reads, and what an author can do if a runtime's rights are refused because of them.
-Pure."""
+"""Trust: the authors of the files that a service reads, and advice for authors whose files keep a runtime from granting
+its rights. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ROUTER = (
 
 
 def files_of(service: Service, settings: Settings) -> Files:
-    """Returns the authors of a service's files. Models of the cluster belong to the operator. A BaseModel belongs to
-    its author, unless the operator trusts it."""
+    """Return the origin of a service's files. Cluster-scoped models belong to the operator. A BaseModel belongs to its
+    author, unless the operator trusts that author or model."""
     return Files(
         models=frozenset(volume_name(mount) for mount in service.mounts),
         authors=frozenset(volume_name(mount) for mount in _untrusted(service, settings)),
@@ -34,7 +34,8 @@ def files_of(service: Service, settings: Settings) -> Files:
 
 
 def remedy(service: Service, settings: Settings, refused: frozenset[Freedom], alone: Iterable[Object]) -> str:
-    """Returns what an author can do. ``alone``: the objects that the operator's runtime alone would create."""
+    """Return advice for an author whose service needs rights that it does not get. ``refused``: the missing rights;
+    ``alone``: the objects that the operator's runtime would create without the author's changes."""
     if any(one.setting == "service_accounts" and one.value == files_of(service, settings).account for one in refused):
         return ROUTER
     if service.runtime is None or not refused & freedoms(alone):

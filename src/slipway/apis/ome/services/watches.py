@@ -1,7 +1,7 @@
-"""Watches: which changes affect which services. Pure.
+"""Watches: the services that a change of another object affects. Pure.
 
-A new or changed runtime affects the services that name it, and services that name none and could select it. A model
-affects the services that name it, unless only the progress of its download changes.
+A change of a runtime affects the services that name the runtime, and services that name no runtime and could select it.
+A change of a model affects the services that name the model, unless only the progress of its download changes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from slipway.serving.contract.api import Enqueue, Listers, Reference
 from slipway.serving.contract.watches import referenced_by
 
 BASE = "base"
-"""Index of FineTunedWeights: the name of their base model."""
+"""Index of FineTunedWeights by the name of their base model."""
 CHOOSES = "chooses"
-"""Index of services that name no runtime: their namespace, and an empty string for all of them."""
+"""Index of services that name no runtime, by namespace. All of them are also indexed under the empty string."""
 
 of_weight = referenced_by(names.INFERENCE_SERVICE, names.FINE_TUNED_WEIGHT)
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
-    """Returns references to a service's model, adapters and runtime, each in every possible place."""
+    """Return references to a service's model, FineTunedWeights and runtime, for each kind and namespace in which a name
+    may exist."""
     spec, namespace = predictor.migrated(resource)["spec"], key(resource).namespace
     model, runtime = (name_of(spec.get(field)) for field in ("model", "runtime"))
     weights = (spec["model"].get("fineTunedWeights") or ()) if model else ()
@@ -37,14 +38,14 @@ def references(resource: Object) -> tuple[Reference, ...]:
 
 
 def by_choice(resource: Object) -> Iterable[str]:
-    """Index function for :data:`CHOOSES`."""
+    """Return the values of a service in the index :data:`CHOOSES`."""
     named = name_of(predictor.migrated(resource)["spec"].get("runtime"))
     return () if named else ("", key(resource).namespace)
 
 
 def enqueue_services_of_runtime(change: Change, listers: Listers) -> Iterable[Key]:
-    """Enqueues the services that a change of a runtime's spec may affect: those that name it, and those that name none,
-    in its namespace or, for a cluster-scoped runtime, in all namespaces."""
+    """Return the services that a change of a runtime's spec may affect: services that name the runtime, and services in
+    its namespace that name no runtime. A cluster-scoped runtime may affect services in all namespaces."""
     if _is_unchanged(change, ("spec",)):
         return ()
     kind = names.SERVING_RUNTIME if change.key.namespace else names.CLUSTER_SERVING_RUNTIME
@@ -54,13 +55,14 @@ def enqueue_services_of_runtime(change: Change, listers: Listers) -> Iterable[Ke
 
 
 def by_base(weight: Object) -> Iterable[str]:
-    """Index function for :data:`BASE`."""
+    """Return the values of a FineTunedWeight in the index :data:`BASE`."""
     return (name_of((weight.get("spec") or {}).get("baseModelRef")),)
 
 
 def enqueue_services_of_model(kind: Kind) -> Enqueue:
-    """Enqueues the services that name a model, or a fine-tuned weight of it as their model, when fields that they read
-    change. The progress of a download is not one of them."""
+    """Return a function that enqueues services when a model of the given ``kind`` changes: services that name the
+    model, or a FineTunedWeight of the model. Changes of fields that services do not read, such as the progress of a
+    download, are ignored."""
     enqueue = referenced_by(names.INFERENCE_SERVICE, kind)
 
     def concerned(change: Change, listers: Listers) -> Iterable[Key]:

@@ -1,7 +1,8 @@
 """The components of a service: engine, decoder and router. Runtimes have the same components
-(``apis.ome.types.runtime``), and the service's fields (``apis.ome.types.service``) take precedence.
+(``apis.ome.types.runtime``), and the fields of a service (``apis.ome.types.service``) take precedence.
 
-The other fields are Kubernetes' own pod fields. They stay plain objects, and are merged as such.
+All fields without a type in this module are Kubernetes pod fields. They stay plain objects, and are merged like pod
+fields.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Metric = Literal["cpu", "memory", "concurrency", "rps", "tps"]
 PROBES = tuple(f"{what}Probe.{how}.port" for what in ("liveness", "readiness") for how in ("httpGet", "tcpSocket"))
 RunnerSpec = Annotated[Object, core("Container", optional=("name", *PROBES))]
 POD: Object = inlined("PodSpec", ("containers", "os.name", *(f"containers[].{path}" for path in PROBES)))
-"""A pod, any part of which may come from elsewhere."""
+"""Schema of a pod spec without required fields, because the service and its runtime may each set a part of the pod."""
 
 
 class AuthenticationRef(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Fields of OME without effect: the condition FieldsIgnored, and the table in docs/reference/apis/ome.md. Pure."""
+"""OME fields without effect, for the condition FieldsIgnored and the table in docs/reference/apis/ome.md. Pure."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ SERVICES: Mapping[str, str] = {
     "predictor.model.protocolVersion": "the engine is detected from its image and command",
     **dict.fromkeys(LATER, "only used by later versions of OME"),
 }
-"""Field of an InferenceService's spec -> why it has no effect."""
+"""Field of an InferenceService's spec -> reason why the field has no effect."""
 MODELS: Mapping[str, str] = {
     "storage.schemaPath": "the loader finds the files by their names",
 }
-"""Field of the spec of a BaseModel, a ClusterBaseModel or a FineTunedWeight -> why it has no effect."""
+"""Field of the spec of a BaseModel, ClusterBaseModel or FineTunedWeight -> reason why the field has no effect."""
 
 
 def ignored(spec: Object, fields: Mapping[str, str]) -> list[str]:
-    """Returns the fields of this spec that have no effect, each with the reason."""
+    """Return the fields that a spec sets without effect, each with the reason. ``fields``: field -> reason."""
     return [f"spec.{field} ({fields[field].replace('`', '')})" for field in set_fields(spec, fields)]
 
 
 def condition(spec: Object, fields: Mapping[str, str], *others: str) -> tuple[Condition, ...]:
-    """Returns the condition FieldsIgnored, if it applies. ``others``: additional sentences."""
+    """Return the condition FieldsIgnored, or an empty tuple if there is nothing to report. ``fields``: field -> reason;
+    ``others``: additional sentences for the message."""
     names = ignored(spec, fields)
     sentences = [*([f"These have no effect: {', '.join(names)}."] if names else []), *others]
     return (Condition("FieldsIgnored", "True", "UnsupportedFields", " ".join(sentences)),) if sentences else ()
 
 
 def rows() -> list[str]:
-    """Returns the rows of the table in the documentation."""
+    """Return the rows of the Markdown table in the documentation."""
     reasons: dict[str, list[str]] = {}
     for kind, fields in (("", SERVICES), (" of models", MODELS)):
         for field, why in fields.items():

@@ -1,5 +1,5 @@
-"""BaseModel, ClusterBaseModel and FineTunedWeight: weights, and the nodes that have them. The CRDs are generated from
-this module."""
+"""BaseModel, ClusterBaseModel and FineTunedWeight: weights, and the nodes that have their files. The CRDs are generated
+from this module."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ Operator = Annotated[str, Meta(extra_json_schema={"default": "Equal"})]
 Weight = Annotated[int, Meta(extra_json_schema=INT64 | {"default": 1})]
 State = Literal["Creating", "Importing", "In_Transit", "In_Training", "Ready", "Failed"]
 QUANTIZATIONS = ("fp8", "fbgemm_fp8", "int4")
-"""Quantizations that OME knows and fills in itself. Its runtimes name no others."""
+"""Quantizations that the original OME detects in a model's files. OME's runtimes use no other values."""
 PARAMETER_SIZE = "parameterSize"
-"""Key of ``additionalMetadata``: the model's number of parameters, if ``modelParameterSize`` counts something else."""
+"""Key of ``additionalMetadata`` with the model's number of parameters, if ``modelParameterSize`` is the number of
+values that a quantized model stores."""
 Conditions = Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)]
 
 
 def part(name: str) -> Meta:
-    """Returns the metadata for ``Annotated[Object, part("Address")]``: an object that stays a plain one, because
-    nothing here reads or writes all of it. Its schema is in ``parts.json``. Raises KeyError for an unknown part."""
+    """Return the metadata of a field with a schema from ``parts.json``, for ``Annotated[Object, part("Address")]``. The
+    field's value stays a plain object. Raise KeyError for an unknown part."""
     return Meta(extra={"schema": PARTS[name]})
 
 

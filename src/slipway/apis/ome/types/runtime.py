@@ -1,4 +1,4 @@
-"""ServingRuntime and ClusterServingRuntime: how models of some kind are served. The CRDs are generated from this
+"""ServingRuntime and ClusterServingRuntime: engines and the models that they support. The CRDs are generated from this
 module."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ POD_FIELDS = (
     "dnsPolicy",
     "hostNetwork",
 )
-"""Pod fields in runtimes of earlier versions."""
+"""Pod fields that earlier versions of OME accept directly in a runtime's spec."""
 
 
 class SupportedModelFormat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -33,7 +33,7 @@ LATER: dict[str, Object] = {
     "traffic": ANY,
     "model.overlays": PRESERVES_UNKNOWN,
 }
-"""Known fields of the spec in later versions of OME, by name -> their schema."""
+"""Field of the spec in later versions of OME -> its schema. Slipway accepts these fields but ignores them."""
 
 Group = Annotated[str, Meta(extra_json_schema={"default": names.GROUP})]
 
