@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs the module of this name without a process of its own, where that is the same."""
+"""An action that runs the module ``model_info`` in a fork of the Ansible worker if the module would run on the same
+machine anyway."""
 
 from __future__ import annotations
 

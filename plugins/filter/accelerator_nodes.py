@@ -145,13 +145,14 @@ from ansible_collections.slipway.inference.plugins.plugin_utils._shapes import p
 from ansible_collections.slipway.inference.plugins.plugin_utils._tolerance import share, tolerated
 
 Object = Mapping[str, Any]
-# By this label NVIDIA's operators keep their plugin off a node, and so does ours.
+# With this label, users keep NVIDIA's device plugin, and ours, off a node.
 DEPLOY = "nvidia.com/gpu.deploy.device-plugin"
 REVISION = "slipway.inference/revision"
 
 
 def accelerator_nodes(nodes: Iterable[Object], pods: Iterable[Object], settings: Object) -> dict[str, Any]:
-    """The nodes by name, and lists of those that have, lack or wait for their plugin, in order."""
+    """Return facts of all nodes by name, and sorted lists of the nodes that have a device plugin, lack it or wait for
+    it."""
     settings = plain(settings)
     node_facts = {node["metadata"]["name"]: _node(node, settings) for node in nodes}
     served = settings.get("served") or []
@@ -160,7 +161,7 @@ def accelerator_nodes(nodes: Iterable[Object], pods: Iterable[Object], settings:
     stuck = [name for name in expected if states[name] == "stuck"]
     missing = [name for name in expected if states[name] == "stuck" or not node_facts[name]["offers"]]
     away = {name for name in missing if not node_facts[name]["ready"]}
-    # Who is not ready is not waited for, unless so many are not that the run would end for it.
+    # Nodes that are not ready are not waited for, unless there are so many that the play would fail.
     few = len(away) < len(expected) and len(away) <= tolerated(settings.get("tolerate", 0), len(expected))
     excused = away if few else set()
     return {
@@ -176,7 +177,11 @@ def accelerator_nodes(nodes: Iterable[Object], pods: Iterable[Object], settings:
 
 
 def _tolerable(missing: int, away: int, expected: int, tolerate: object) -> bool:
-    """One node that is not ready is nothing unusual anywhere; one that is ready and offers nothing is so among many."""
+    """Whether the play may continue although some nodes offer no devices.
+
+    A few nodes that are not ready are normal in any cluster. A ready node that offers nothing is tolerable only within
+    the given share.
+    """
     if missing in (0, expected):
         return missing == 0
     return missing <= share(tolerate, expected) or (missing == away and away <= tolerated(tolerate, expected))
@@ -209,7 +214,7 @@ def _node(node: Object, settings: Object) -> dict[str, Any]:
 
 
 def _labelled(labels: Object, vendors: Object) -> str:
-    """The first vendor that a label of somebody else tells."""
+    """Return the first vendor whose labels a node has from other software, or an empty string."""
     for vendor, definition in vendors.items():
         if any(rule["key"] in labels and labels[rule["key"]] in rule["values"] for rule in definition["nodes"]):
             return str(vendor)
@@ -221,7 +226,8 @@ def _has(labels: Object, expected: Object) -> bool:
 
 
 def _managed(metadata: Object, manager: str) -> set[str]:
-    """The labels that a node has of us. Server-side apply takes away what is not applied again."""
+    """Return the labels that our field manager owns. Server-side apply removes an owned label that is no longer
+    applied."""
     for entry in metadata.get("managedFields") or []:
         if entry.get("manager") == manager:
             fields = entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:labels", {})
@@ -242,7 +248,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _ready(node: Object) -> bool:
-    """What says nothing of itself is taken for ready."""
+    """Whether the node is ready. A node without the condition Ready counts as ready."""
     conditions = (node.get("status") or {}).get("conditions") or []
     return all(condition["status"] == "True" for condition in conditions if condition["type"] == "Ready")
 
@@ -268,7 +274,7 @@ def _state(pod: Object, reasons: Iterable[str], otherwise: str) -> str:
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"accelerator_nodes": accelerator_nodes}

@@ -39,7 +39,7 @@ from typing import Any
 _BODY = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _REASON = re.compile(r"^Reason: (.+)$", re.MULTILINE)
 _STATUS = re.compile(r"\b([1-5]\d\d)\s*\n\s*Reason: ")
-# Where an exception's text ends to be for people.
+# The beginning of the part of an exception's text that is not for people.
 _NOISE = re.compile(
     r"\s*(?:HTTP response headers:|Original traceback:|Traceback \(most recent call last\)|HTTPHeaderDict).*", re.DOTALL
 )
@@ -66,7 +66,7 @@ def _sentence(text: str) -> str:
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"api_message": api_message}

@@ -48,7 +48,7 @@ def container_handlers(value: Any) -> dict[str, str]:
 
 
 class FilterModule:
-    """The filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"container_handlers": container_handlers}

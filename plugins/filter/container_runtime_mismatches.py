@@ -58,7 +58,7 @@ def container_runtime_mismatches(value: Any, expected: Mapping[str, Any], exact:
 
 
 class FilterModule:
-    """The filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"container_runtime_mismatches": container_runtime_mismatches}

@@ -66,7 +66,7 @@ def container_runtimes(value: Any, path: str = "/etc/containerd/config.toml") ->
 
 
 class FilterModule:
-    """The filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"container_runtimes": container_runtimes}

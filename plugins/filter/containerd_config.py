@@ -135,7 +135,7 @@ def containerd_config(
 
 
 class FilterModule:
-    """The filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"containerd_config": containerd_config}

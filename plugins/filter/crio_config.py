@@ -96,7 +96,7 @@ def crio_config(
 
 
 class FilterModule:
-    """The filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"crio_config": crio_config}

@@ -68,7 +68,11 @@ ENDED = ("Succeeded", "Failed")
 def drained_pods(
     pods: Iterable[Object], labels: Iterable[str] = (), managers: Iterable[str] = ()
 ) -> dict[str, list[str]]:
-    """Names of the pods that a drain moves, of those that nothing makes anew, and of those that keep data."""
+    """Return the names (``namespace/name``) of three kinds of pods, each as a list.
+
+    ``to_go`` are the pods that a drain evicts, ``bare`` those among them that no controller recreates, and ``keepers``
+    the pods whose local data a drain would delete.
+    """
     running = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
     movable = [pod for pod in running if "DaemonSet" not in _owners(pod)]
     own = [pod for pod in movable if MIRROR not in (pod["metadata"].get("annotations") or {})]
@@ -102,7 +106,7 @@ def _replaceable(pod: Object, labels: set[str], managers: set[str]) -> bool:
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"drained_pods": drained_pods}

@@ -74,7 +74,8 @@ def faulty_key_rights(
 
 
 def _name_fault(name: Any, keys: Collection[str], accepts_tokens: bool) -> str:
-    """Why there is no key or subject of this name; empty if there is. YAML reads some names, such as 1, as numbers."""
+    """Return why there is no key or subject with this name, or an empty string if there is one. YAML reads some names,
+    such as 1, as numbers."""
     if not isinstance(name, str) or not name.startswith("jwt:"):
         return "" if name in keys else "no such key in gateway_api_keys."
     if not accepts_tokens:
@@ -96,7 +97,7 @@ def _faults(rights: Any, count_tokens: bool) -> Iterator[str]:
 
 
 def _problem(option: str, value: Any) -> str:
-    """What the value should be; empty if it is."""
+    """Return what the value should be, such as ``a whole number from 1 to 10``, or an empty string if it is valid."""
     if option in NUMBERS:
         return "" if _is_limit(value) else f"a whole number from 1 to {MOST}"
     if option in TEXTS:
@@ -137,7 +138,7 @@ def _shown(value: Any) -> str:
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"faulty_key_rights": faulty_key_rights}

@@ -105,7 +105,7 @@ def _laid_over(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any
 
 
 class FilterModule:
-    """The filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"from_catalogue": from_catalogue}

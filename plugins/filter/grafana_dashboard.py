@@ -149,7 +149,7 @@ def grafana_dashboard(value: Any) -> dict[str, Any]:
 
 
 def _link(tag: str) -> dict[str, Any]:
-    """To the other dashboards with this tag, at the same time and with the same variables."""
+    """Return a link to the other dashboards with this tag, which keeps the time range and the variables."""
     return {
         "type": "dashboards",
         "title": tag,
@@ -165,7 +165,8 @@ def _source() -> dict[str, Any]:
 
 
 def _variable(variable: Mapping[str, Any]) -> dict[str, Any]:
-    """A choice of any number of values, which begins with all of them."""
+    """Return a dashboard variable for which users can select any number of values. All values are selected by
+    default."""
     return {
         "name": variable["name"],
         "label": variable.get("label", variable["name"]),
@@ -183,7 +184,7 @@ def _variable(variable: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _panels(rows: list[Any]) -> Iterator[dict[str, Any]]:
-    """The rows' headings and panels, from the top to the bottom and from the left to the right."""
+    """Yield the heading and the panels of each row, from top to bottom and from left to right."""
     number = top = 0
     for row in rows:
         number += 1
@@ -223,7 +224,7 @@ def _panel(panel: Mapping[str, Any]) -> dict[str, Any]:
         "options": OPTIONS[kind],
     }
     if kind == "table":
-        # Of an instant query: its labels and its value, not its time.
+        # Show the labels and the value of an instant query, but not its time.
         hidden = {"excludeByName": {"Time": True}, "renameByName": {"Value": panel["title"]}}
         model["transformations"] = [{"id": "organize", "options": hidden}]
     return model
@@ -263,7 +264,7 @@ def _field(panel: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _target(query: Mapping[str, Any], position: int, kind: str) -> dict[str, Any]:
-    """Numbers and tables show the present, lines the past as well."""
+    """Return the target for a query. Tables show the current value; other panels show the whole time range."""
     now = kind == "table"
     return {
         "refId": chr(ord("A") + position),
@@ -277,7 +278,7 @@ def _target(query: Mapping[str, Any], position: int, kind: str) -> dict[str, Any
 
 
 class FilterModule:
-    """The filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"grafana_dashboard": grafana_dashboard}

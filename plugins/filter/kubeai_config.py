@@ -53,14 +53,15 @@ from ansible_collections.slipway.inference.plugins.plugin_utils._shapes import o
 
 DEFINITIONS = SCHEMA["$defs"]
 CONFIG = of_schema(SCHEMA, DEFINITIONS)
-# Keys of the original that say nothing here.
+# Keys of the original system that have no effect in Slipway.
 WITHOUT_MEANING = [name for name, part in DEFINITIONS["SystemConfig"]["properties"].items() if part.get("deprecated")]
-# Helm puts the name of the release before it, unless that is part of it.
+# Helm adds the release name as a prefix, unless the release name contains it.
 ACCOUNT_OF_THE_CHART = "kubeai-models"
 
 
 def kubeai_config(value: Any, name: str = "controller_kubeai_config") -> dict[str, Any]:
-    """``name`` is what errors call the configuration."""
+    """Return the validated configuration. ``name`` is the variable's name for messages. Raise AnsibleFilterError if it
+    is invalid."""
     if not isinstance(value, Mapping):
         raise AnsibleFilterError(f"{name} must be a mapping, not {value!r}.")
     for key in WITHOUT_MEANING:
@@ -82,7 +83,7 @@ def kubeai_config(value: Any, name: str = "controller_kubeai_config") -> dict[st
 
 
 class FilterModule:
-    """The filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"kubeai_config": kubeai_config}

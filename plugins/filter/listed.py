@@ -51,7 +51,7 @@ def listed(names: Any) -> list[Any]:
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"listed": listed}

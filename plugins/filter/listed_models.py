@@ -83,7 +83,7 @@ CLAIM = re.compile(r"pvc://([^/?]+)")
 
 
 def listed_models(models: Iterable[Item], services: Iterable[Item], settings: Item) -> dict[str, Any]:
-    """The items by API, and what is known of each."""
+    """Return the items by API (``apis``), and a list of facts about each item (``objects``)."""
     apis: dict[str, dict[str, list[Item]]] = {}
     for option, usual, items in (
         ("models", settings["api"], models),
@@ -108,7 +108,7 @@ def _place(item: Item, option: str) -> str:
 
 
 def _objects(api: str, kinds: Mapping[str, Iterable[Item]], settings: Item) -> Iterable[dict[str, Any]]:
-    # Models of such an API are weights only, and one for a Mac is served outside of the cluster.
+    # Models of such an API are only weights. A model for a Mac is served outside the cluster.
     about = settings["apis"].get(api) or {}
     weights_only = "services" in about or about.get("unserved", False)
     macs = [_metadata(item).get("name") for item in kinds["models"] if _accelerator(item) == "metal"]
@@ -134,7 +134,7 @@ def _known(item: Item, settings: Item) -> dict[str, Any]:
 
 
 def _metadata(item: Item) -> Item:
-    """A manifest has its name there, a short item has it itself."""
+    """Return the metadata of an item. A manifest has the field ``metadata``; a short item is its own metadata."""
     metadata: Item = item.get("metadata", item)
     return metadata
 
@@ -144,7 +144,7 @@ def _accelerator(item: Item) -> str:
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"listed_models": listed_models}

@@ -49,7 +49,7 @@ def _line(one: Mapping[str, Any]) -> str:
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"model_lines": model_lines}

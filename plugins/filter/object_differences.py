@@ -72,7 +72,7 @@ def _title(manifest: Mapping[str, Any]) -> str:
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"object_differences": object_differences}

@@ -55,7 +55,8 @@ SHORT = ("name", "namespace", "labels", "annotations")
 
 
 def runtime_manifests(chosen: Iterable[str | Object], known: Iterable[Object], namespace: str) -> list[dict[str, Any]]:
-    """A manifest for each. Raises AnsibleFilterError for a name that is not known."""
+    """Return a manifest for each runtime in ``chosen``, which is a name in ``known`` or an object. Raise
+    AnsibleFilterError for an unknown name."""
     by_name = {one["metadata"]["name"]: one for one in known}
     missing = [one for one in chosen if isinstance(one, str) and one not in by_name]
     if missing:
@@ -76,7 +77,7 @@ def _manifest(given: Object, namespace: str) -> dict[str, Any]:
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"runtime_manifests": runtime_manifests}

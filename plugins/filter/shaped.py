@@ -66,7 +66,8 @@ _NOTHING = object()
 
 
 def shaped(items: Iterable[Any], shape: Any, defaults: Mapping[str, Any] | None = None) -> list[Any]:
-    """The shape, filled from each item. ``defaults``: of a mapping's keys that an item has nothing for."""
+    """Return ``shape`` filled with the values of each item. ``defaults`` are values for keys of a mapping that an item
+    does not fill."""
     shapes = [_filled(shape, item) for item in items]
     if defaults:
         return [{**defaults, **one} for one in shapes]
@@ -102,7 +103,7 @@ def _text(value: Any) -> str:
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"shaped": shaped}

@@ -97,7 +97,7 @@ def _of_prometheus(samples: Iterable[dict[str, Any]]) -> Iterator[Sample]:
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"token_usage": token_usage}

@@ -44,7 +44,7 @@ from ansible_collections.slipway.inference.plugins.plugin_utils._tolerance impor
 
 
 class FilterModule:
-    """Registers the filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"tolerated": tolerated}

@@ -57,7 +57,7 @@ def toml_changed(value: Any, changes: Mapping[str, Any]) -> str:
 
 
 class FilterModule:
-    """The filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"toml_changed": toml_changed}

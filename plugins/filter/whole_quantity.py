@@ -44,7 +44,7 @@ def whole_quantity(value: Any) -> int:
 
 
 class FilterModule:
-    """The filter."""
+    """Entry point from which Ansible loads the filter."""
 
     def filters(self) -> dict[str, Any]:
         return {"whole_quantity": whole_quantity}

@@ -83,7 +83,7 @@ NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
-    """Reads the nodes of a cluster, or what was read of them before."""
+    """An inventory of the nodes of a cluster, read from the API server or from Ansible's cache."""
 
     NAME = "slipway.inference.nodes"
 
@@ -98,13 +98,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._add(name, variables)
 
     def _hosts(self, key: str, *, cache: bool) -> dict[str, dict[str, Any]]:
-        """Name of each node to its variables, from the cache where it may be."""
+        """Return the variables of each node by name, from the cache if it is enabled and ``cache`` allows it."""
         is_cached = self.get_option("cache")
         if is_cached and cache:
             try:
                 cached_hosts: dict[str, dict[str, Any]] = self._cache[key]
             except KeyError:
-                pass  # Nothing is kept, or it is too old.
+                pass  # The cache has no entry, or the entry has expired.
             else:
                 return cached_hosts
         hosts = {node["metadata"]["name"]: _nodes.variables(node) for node in self._nodes()}
@@ -119,12 +119,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             client = Client(connection, self.display.warning)
             return client.pages(Request("list", NODE, query=query), time.monotonic() + API_SECONDS)[0]
         except InferenceError as error:
-            # Ansible would show the cause beside the text that has it already.
+            # Without ``from None``, Ansible would show the cause again next to the message.
             raise AnsibleParserError(f"The nodes could not be read. {error.text}") from None
 
     def _add(self, name: str, variables: dict[str, Any]) -> None:
         self.inventory.add_host(name)
-        variables = wrap_var(variables)  # Kubelets write them, so they are no templates.
+        variables = wrap_var(variables)  # Kubelets write them, so Ansible must not evaluate them as templates.
         for variable, value in variables.items():
             self.inventory.set_variable(name, variable, value)
         for group in _nodes.groups(variables):

@@ -49,7 +49,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._apis_data impor
 
 
 class LookupModule(LookupBase):
-    """Registers the lookup."""
+    """Entry point from which Ansible loads the lookup."""
 
     def run(self, terms: list[str], variables: Any = None, **_kwargs: Any) -> list[Any]:  # noqa: ARG002 - Ansible's own
         if not terms:

@@ -4,9 +4,10 @@
 
 # Private to this collection: it may change in any release.
 
-"""The serving APIs: where each kind lives, when it is ready, when it has failed for good. Nothing here acts.
+"""The serving APIs: the path of each kind, and the rules for when an object is ready or has failed. All functions are
+pure.
 
-What is known of each API stands in ``_apis_data.py``. The modules, the wait engine and the messages read it from here.
+The data for each API is in ``_apis_data.py``. The modules, the wait engine and the messages use this module.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from ansible_collections.slipway.inference.plugins.module_utils._rules import Co
 
 @dataclass(frozen=True)
 class Need:
-    """An object of the same namespace that another cannot do without; ``path``: of the field that has its name."""
+    """A kind that another object in the same namespace requires. ``path`` is the field of that object with the required
+    object's name."""
 
     kind: Kind
     path: str
@@ -29,7 +31,8 @@ class Need:
 
 @dataclass(frozen=True)
 class Fact:
-    """What else a summary shows: its name there, the path of the field, and what it is where there is none."""
+    """An additional field of a summary: its name, the path of the object's field, and the value to use if the field is
+    missing."""
 
     name: str
     path: str
@@ -38,32 +41,32 @@ class Fact:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind of resource, and what its status means."""
+    """A kind of resource, and the rules that define what its status means."""
 
     group: str
     version: str
     kind: str
     plural: str
     namespaced: bool = True
-    # None: it is ready as soon as it is there, and never fails.
+    # With None, an object is ready as soon as it exists, and never fails.
     ready: Rule | None = None
     failed: Rule | None = None
-    # It is as it was asked to be, but nothing answers, and nothing is to be waited for.
+    # Holds if the object matches its spec, but serves no requests. Waiting is then useless.
     settled: Rule | None = None
     needs: tuple[Need, ...] = ()
-    # List of what its status has seen of those: name, uid, generation, ready.
+    # Path of the status list with the observed needs: name, uid, generation and ready.
     seen: str = ""
-    # Its controller finds the spec wrong, and does not wait for what it needs to say so.
+    # Holds if the spec is invalid, regardless of the state of the needs.
     refused: Rule | None = None
-    # Conditions that tell why it is not ready, the most telling first, each with what it is while nothing is wrong.
+    # Conditions that explain why an object is not ready, the most relevant first, each with its normal status.
     telling: tuple[Condition, ...] = ()
-    # Paths of what a summary shows; empty where its status has no such field.
+    # Paths of the fields in a summary. Empty if the status has no such field.
     phase: str = "status.phase"
     url: str = "status.url"
     facts: tuple[Fact, ...] = ()
-    # Label selectors, with {name} of the object, of pods that may know the cause of a failure, the likeliest first.
+    # Label selectors, with {name} of the object, of pods that may show the cause of a failure, the likeliest first.
     pods: tuple[str, ...] = ()
-    # Further kinds of the API that the same modules handle, where a manifest or a task names them.
+    # Other kinds of the API that the same modules handle if a manifest or a task names them.
     others: tuple[Kind, ...] = ()
 
     @property
@@ -72,22 +75,23 @@ class Kind:
 
     @property
     def resource(self) -> str:
-        """Name in RBAC and in messages, such as models.example.com."""
+        """The kind's name in RBAC and in messages, such as ``models.example.com``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def all(self) -> tuple[Kind, ...]:
-        """The kinds that its modules handle, itself first."""
+        """The kinds that the same Ansible modules handle, with this kind first."""
         return (self, *self.others)
 
     def meant(self, name: str | None, namespace: str | None) -> Kind:
-        """That of these which has this name. Without a name the one of the whole cluster, where no namespace is given
-        and there is one; else itself."""
+        """Return the kind in ``all`` with this name. Without a name and a namespace, return the cluster-scoped kind if
+        there is one. Otherwise, return this kind."""
         fit = [kind for kind in self.all if (kind.kind == name if name else not (kind.namespaced or namespace))]
         return next(iter(fit), self)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Path on the API server of an object, or of all in a namespace or in the cluster."""
+        """Return the API server's path of an object. Without a name, return the path of all objects in a namespace or
+        in the cluster."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         return root + scope + "".join(f"/{part}" for part in (self.plural, name, subresource) if part)
@@ -98,8 +102,10 @@ POD = Kind("", "v1", "Pod", "pods")
 
 
 def kinds(resources: list[Mapping[str, Any]]) -> dict[str, Kind]:
-    """Module that handles it -> kind, of one API's resources as the data has them. Of several that one module handles
-    the first with a namespace has the others."""
+    """Return the kind that each Ansible module handles, by module name. ``resources`` is the data of one API.
+
+    If a module handles several kinds, the first namespaced one has the others in ``others``.
+    """
     by_module: dict[str, Kind] = {}
     by_name: dict[str, Kind] = {}
     for module in dict.fromkeys(resource["module"] for resource in resources if resource.get("module")):
@@ -124,22 +130,23 @@ def _kind(resource: Mapping[str, Any], by_name: Mapping[str, Kind], others: tupl
 
 
 AUTO = "auto"
-"""In place of an API's name: that of each object's apiVersion, else of its kind, else the first."""
+"""Value in place of an API's name. The API then follows from each object's apiVersion, or else from its kind, or else
+it is the first API."""
 
 
 def of_api(by_api: Mapping[str, Kind], api: str) -> tuple[Kind, ...]:
-    """The kinds that objects may be of where a task names this API, or ``AUTO``."""
+    """Return the kinds that objects may have if a task names this API or ``AUTO``."""
     return tuple(by_api.values()) if api == AUTO else (by_api[api],)
 
 
 _KINDS = {api: kinds(about["resources"]) for api, about in APIS.items()}
 # Kinds that the modules `model` and `model_info` handle, by the name of their API. The first is their default.
 MODELS: Mapping[str, Kind] = {api: by_module["model"] for api, by_module in _KINDS.items()}
-# And those of `inference_service` and `inference_service_info`.
+# Kinds that the modules `inference_service` and `inference_service_info` handle, by the name of their API.
 SERVICES: Mapping[str, Kind] = {
     api: by_module["inference_service"] for api, by_module in _KINDS.items() if "inference_service" in by_module
 }
-# And those of `benchmark_job`.
+# Kinds that the module `benchmark_job` handles, by the name of its API.
 BENCHMARKS: Mapping[str, Kind] = {
     api: by_module["benchmark_job"] for api, by_module in _KINDS.items() if "benchmark_job" in by_module
 }

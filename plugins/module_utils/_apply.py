@@ -4,11 +4,11 @@
 
 # Private to this collection: it may change in any release.
 
-"""Reading, applying and deleting many objects at once, by a few threads.
+"""Reading, applying and deleting many objects concurrently, in a few threads.
 
-What is there is read by one request a kind and namespace. Objects that already are as wanted are not sent at all. When
-several are, the server checks all of them first, so that a mistake in one is found before the first is written. Kinds
-are written in the order that they are given in, those that others need first, and deleted in the opposite one.
+One request reads all objects of a kind and namespace. Objects that already match are not sent. Kinds are written in the
+given order, those that others need first, and deleted in the opposite order. After an error, later kinds are not
+processed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._fields import m
 from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key, Place, Wanted
 
 WORKERS = 16
-# After these, the other objects are not even tried: each would wait for the same.
+# Codes of errors after which the other objects are not tried, because each request would fail in the same way.
 FATAL = frozenset({"unreachable", "certificate", "unauthorized"})
 
 Item = TypeVar("Item")
@@ -42,14 +42,16 @@ Outcome: TypeAlias = "Object | InferenceError"
 
 @dataclass
 class Found:
-    """What is in the cluster: objects by key, and for each place the version that a watch continues from."""
+    """Objects in the cluster by key, and for each kind and namespace the resource version from which a watch
+    continues."""
 
     objects: dict[Key, Object] = field(default_factory=dict)
     versions: dict[Place, str] = field(default_factory=dict)
 
 
 def read(client: Client, keys: Iterable[Key], until: float, *, predict: bool) -> Found:
-    """The objects of these keys that exist. ``predict``: where a definition is missing, there are none of its kind."""
+    """Return the objects with these keys that exist. With ``predict``, a missing resource definition means that no
+    object of the kind exists; otherwise it is an error."""
     requested = set(keys)
     names = Counter(Place(key.kind, key.namespace) for key in requested)
 
@@ -77,13 +79,14 @@ def read(client: Client, keys: Iterable[Key], until: float, *, predict: bool) ->
 
 @dataclass
 class Listed(Found):
-    """What is there of some kinds. ``api_found``: whether the cluster knows one of them."""
+    """Objects of some kinds. ``api_found`` is whether the cluster has a definition for at least one of the kinds."""
 
     api_found: bool = True
 
 
 def listed(client: Client, kinds: Sequence[Kind], namespace: str, query: Mapping[str, str], until: float) -> Listed:
-    """The objects of these kinds that a query selects, in a namespace or, where it is empty, in the whole cluster."""
+    """Return the objects of these kinds that a query selects in a namespace, or in the whole cluster if ``namespace``
+    is empty."""
     listing = Listed(api_found=not kinds)
     for kind in kinds:
         try:
@@ -105,8 +108,10 @@ def key_of(kind: Kind, resource: Mapping[str, Any]) -> Key:
 
 
 def apply(client: Client, desired: Sequence[Wanted], until: float, *, force: bool, dry_run: bool) -> dict[Key, Outcome]:
-    """What the server made of each object, or the error that it answered with; nothing of those that were not tried,
-    as not all of the kinds before theirs could be written."""
+    """Apply each object. Return the object as the server returned it, or the error, by key.
+
+    Objects that were not sent, because a kind before theirs had an error, are missing.
+    """
     query = {
         "fieldManager": FIELD_MANAGER,
         "force": force,
@@ -122,8 +127,10 @@ def apply(client: Client, desired: Sequence[Wanted], until: float, *, force: boo
 
 
 def _with_fields_meant(client: Client, outcomes: dict[Key, Outcome], until: float) -> dict[Key, Outcome]:
-    """The same; errors about fields that a definition does not have say which ones may have been meant. That costs a
-    request for each kind that has such errors, whose failure says nothing."""
+    """Add suggestions for the right field to errors about fields that a definition does not have.
+
+    This needs one request for each kind with such errors. If the request fails, there are no suggestions.
+    """
     documents: dict[Kind, Object] = {}
     for key, error in outcomes.items():
         paths = undeclared(error.message) if isinstance(error, InferenceError) and error.code == "invalid" else []
@@ -142,7 +149,8 @@ def _with_fields_meant(client: Client, outcomes: dict[Key, Outcome], until: floa
 def delete(
     client: Client, existing: Mapping[Key, Object], targets: Sequence[Wanted], until: float, *, dry_run: bool
 ) -> dict[Key, Outcome]:
-    """Asks for the deletion of each object, its children first. One that has gone meanwhile is no error."""
+    """Delete each object, children first. Return the server's response, or the error, by key. An object that no longer
+    exists is not an error."""
 
     def one(item: Wanted) -> Object:
         body = {
@@ -159,7 +167,7 @@ def delete(
             if error.code == "not_found":
                 return {}
             if error.code == "conflict":
-                # The precondition: under the name there is no longer what was read.
+                # The precondition failed: the object with this name is no longer the one that was read.
                 text = f"It has changed in the meantime: {error.message}"
                 raise InferenceError("replaced", text, error.status) from error
             raise
@@ -168,7 +176,7 @@ def delete(
 
 
 def by_kind(objects: Iterable[Wanted]) -> list[list[Wanted]]:
-    """The objects of each kind, in the order in which the kinds come first."""
+    """Return the objects grouped by kind, in the order in which each kind first appears."""
     groups: dict[Kind, list[Wanted]] = {}
     for item in objects:
         groups.setdefault(item.key.kind, []).append(item)
@@ -176,7 +184,8 @@ def by_kind(objects: Iterable[Wanted]) -> list[list[Wanted]]:
 
 
 def _outcomes(act: Callable[[Wanted], Object], stages: Iterable[Sequence[Wanted]]) -> dict[Key, Outcome]:
-    """What came of all objects of a stage is known before the next one begins; after errors none does."""
+    """Call ``act`` for all objects, one stage after the other, and return the results or errors. After an error, later
+    stages are skipped."""
     fatal: list[InferenceError] = []
     outcomes: dict[Key, Outcome] = {}
 
@@ -198,7 +207,8 @@ def _outcomes(act: Callable[[Wanted], Object], stages: Iterable[Sequence[Wanted]
 
 
 def concurrently(act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """``act`` of every item, in order. An error is raised soon: what has not begun by then is not done."""
+    """Call ``act`` for every item in a few threads, and return the results in order. If one call raises, calls that
+    have not begun are cancelled."""
     if len(items) <= 1:
         return [act(item) for item in items]
     with ThreadPoolExecutor(min(WORKERS, len(items))) as threads:

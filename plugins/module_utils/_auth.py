@@ -4,11 +4,12 @@
 
 # Private to this collection: it may change in any release.
 
-"""Credentials: from options and environment to a connection. Names and order are those of kubernetes.core.
+"""Credentials: from options and environment to a connection. Names and precedence are those of kubernetes.core.
 
-Each option is taken from the task, else from its K8S_AUTH_* variable. An address with credentials is enough by itself;
-else a kubeconfig or context that is named; else the pod's own account; else KUBECONFIG or ~/.kube/config.
-``_settings`` understands nearly all of it; the official client is imported for the rest alone, as that takes long.
+Each option comes from the task, or else from its K8S_AUTH_* variable. A host with credentials is sufficient. Otherwise,
+the connection uses a named kubeconfig or context, or else the pod's own account, or else KUBECONFIG or
+``~/.kube/config``. ``_settings`` handles nearly all cases. The official client is imported only for the others, because
+its import takes long.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _SECRET_FIELDS = frozenset(
 
 
 def options(params: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The auth options that are set, by the task or by the environment."""
+    """Return the authentication options that the task or the environment sets."""
     settings: dict[str, Any] = {}
     for name, spec in ARGUMENTS.items():
         if name == "proxy_headers":
@@ -84,7 +85,7 @@ def _from_environment(name: str, spec: Mapping[str, Any], environment: Mapping[s
 
 
 def secrets_of(kubeconfig: Any) -> Iterator[str]:
-    """The secret values in a kubeconfig that was given as a dictionary."""
+    """Yield the secret values in a kubeconfig that the task contains as a dictionary."""
     if isinstance(kubeconfig, Mapping):
         for key, value in kubeconfig.items():
             if key in _SECRET_FIELDS and isinstance(value, str) and value:
@@ -97,7 +98,8 @@ def secrets_of(kubeconfig: Any) -> Iterator[str]:
 
 
 def connect(params: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Connection:
-    """The connection that options and environment describe. Nothing is sent yet. Raises InferenceError."""
+    """Return the connection that the options and the environment describe, without sending a request. Raise
+    InferenceError if there is no usable configuration."""
     environment = os.environ if environment is None else environment
     auth = options(params, environment)
     settings = _settings.resolve(auth, environment)

@@ -4,12 +4,12 @@
 
 # Private to this collection: it may change in any release.
 
-"""What a module does with its objects: read, check, apply or delete, wait, and say what came of each.
+"""The work of a module on its objects: read, check, apply or delete, wait, and report the result of each.
 
-    wanted -> read -> those that differ -> dry run of all -> apply all -> wait for all -> outcome
+    desired objects -> read -> those that differ -> dry run of all -> apply all -> wait for all -> report
 
-They may be of several kinds, those that others need first. Knows nothing of Ansible: the outcome is what a module
-returns.
+The objects may be of several kinds, with kinds that others need first. This module does not depend on Ansible: a report
+contains what an Ansible module returns.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from ansible_collections.slipway.inference.plugins.module_utils._readiness impor
 from ansible_collections.slipway.inference.plugins.module_utils._rules import Rule
 from ansible_collections.slipway.inference.plugins.module_utils._wait import Board, follow
 
-# How long reading may take, restarts of the API server included.
+# Seconds that reading may take, including restarts of the API server.
 API_SECONDS = 60.0
-# How often it is looked whether there is something to wait for.
+# Seconds between two checks for objects to wait for.
 POLL_SECONDS = 2.0
-# Of how many objects that are not ready the events and logs are fetched.
+# Number of objects that are not ready for which events and logs are fetched.
 DIAGNOSED = 3
-# How long that may take in all.
+# Seconds that fetching them may take in total.
 DIAGNOSIS_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Prune:
-    """What goes unless it is wanted: all that a label selector finds in these places."""
+    """Objects to delete unless they are desired: all that a label selector matches in these kinds and namespaces."""
 
     selector: str
     places: tuple[Place, ...]
@@ -66,8 +66,11 @@ class Prune:
 
 @dataclass(frozen=True)
 class Options:
-    """How a module was called. ``wait_for`` replaces the readiness rules of kinds. ``api_timeout`` is how long reading
-    and writing may take, ``wait_timeout`` the wait after that, in seconds."""
+    """Options of a module. Times are in seconds.
+
+    ``wait_for`` replaces the readiness rules of kinds. ``api_timeout`` limits reading and writing, and ``wait_timeout``
+    the wait after that.
+    """
 
     check_mode: bool = False
     wait: bool = True
@@ -80,8 +83,11 @@ class Options:
 
 @dataclass
 class Report:
-    """What came of all objects. ``error`` is set when the module has to fail. ``drift``: of those that others have
-    changed, what and who. ``pruned``: those that went as nobody wants them."""
+    """The results of a module for all of its objects.
+
+    ``error`` is set if the module must fail. ``drift`` lists, for each object, the fields that other managers have
+    changed. ``pruned`` lists the deleted objects that are not desired.
+    """
 
     results: dict[Key, dict[str, Any]] = field(default_factory=dict)
     drift: dict[Key, list[dict[str, Any]]] = field(default_factory=dict)
@@ -96,16 +102,18 @@ class Report:
 
 
 def present(client: Client, desired: Sequence[Wanted], options: Options) -> Report:
-    """Makes the objects as wanted, removes those that are to be pruned, and waits until they are ready, and gone."""
+    """Create or change the objects until they match, prune others, and wait until the desired objects are ready and the
+    others gone."""
     until = time.monotonic() + options.api_timeout
     snapshot = read(client, [item.key for item in desired], until, predict=options.check_mode)
-    # Read before anything is written: an account that may not see them changes nothing.
+    # Read these before any write, so that an account without permission to list them changes nothing.
     excess = _excess(client, options.prune, {item.key for item in desired}, until) if options.prune else {}
     return _make(client, desired, snapshot, options, until, excess)
 
 
 def _excess(client: Client, prune: Prune, desired: Collection[Key], until: float) -> dict[Key, Object]:
-    """What a selector finds and nobody wants. What a controller has made for something else is that one's business."""
+    """Return the objects that the selector of ``prune`` matches and that are not desired, except objects that a
+    controller owns."""
     query = {"labelSelector": prune.selector}
     listings = [listed(client, [kind], namespace, query, until).objects for kind, namespace in prune.places]
     objects = [(key, resource) for some in listings for key, resource in some.items()]
@@ -117,7 +125,7 @@ def _is_controlled(resource: Object) -> bool:
 
 
 def patched(client: Client, desired: Sequence[Wanted], options: Options) -> Report:
-    """Sets what the manifests say of objects that are there, keeps what else we own of them, and waits until they are
+    """Set the fields in the manifests on existing objects, keep our other fields, and wait until the objects are
     ready."""
     until = time.monotonic() + options.api_timeout
     snapshot = read(client, [item.key for item in desired], until, predict=options.check_mode)
@@ -139,13 +147,14 @@ def patched(client: Client, desired: Sequence[Wanted], options: Options) -> Repo
 
 
 def followed(client: Client, kind: Kind, reading: Callable[[float], Listed], options: Options) -> tuple[Listed, Report]:
-    """Waits until there is something of what others make, and all of it is ready.
+    """Wait until there is at least one matching object and all matching objects are ready. Return the objects and a
+    report, which is empty if the wait succeeded.
 
-    ``reading``: what there is, asked until some time. The report is empty where all went well.
+    ``reading`` lists the matching objects; its argument is the time limit on the monotonic clock.
     """
     until = time.monotonic() + options.wait_timeout
     while True:
-        # As long after the end as one is told why it was not ready.
+        # The additional time is for the diagnosis of objects that are not ready.
         listing = reading(until + DIAGNOSIS_SECONDS)
         if not listing.api_found:
             error = InferenceError("definition_missing", f"The cluster has no resource type {kind.resource}.", 404)
@@ -176,7 +185,7 @@ def _make(
     until: float,
     excess: Mapping[Key, Object] | None = None,
 ) -> Report:
-    """Applies what differs from what was found, deletes what is too much, and waits until all is ready, and gone."""
+    """Apply the objects that differ from ``snapshot``, delete ``excess``, and wait until all are ready or gone."""
     report = Report(pruned=[*(excess or {})])
     after = dict(snapshot.objects)
     differ = [item for item in desired if not _diff.unchanged(after.get(item.key), item.manifest, FIELD_MANAGER)]
@@ -197,7 +206,7 @@ def _make(
             _note(report, item.key, labels[item.key], snapshot.objects.get(item.key), after[item.key])
     if _refused(sent, differ, report, "not applied" if len(differ) > 1 else "refused"):
         return report
-    # Before what is wanted is waited for, which may need the GPUs of what goes.
+    # Delete before waiting, because the desired objects may need the GPUs of the deleted ones.
     if excess and _delete(client, excess, labels, options, report, until):
         return report
     if options.wait and not options.check_mode:
@@ -210,7 +219,7 @@ def _make(
 
 
 def absent(client: Client, targets: Sequence[Wanted], options: Options) -> Report:
-    """Deletes the objects and waits until they, and what belongs to them, are gone."""
+    """Delete the objects, and wait until they and their dependents are gone."""
     report = Report()
     until = time.monotonic() + options.api_timeout
     snapshot = read(client, [item.key for item in targets], until, predict=True)
@@ -232,15 +241,15 @@ def _delete(
     report: Report,
     until: float,
 ) -> bool:
-    """Asks for the deletion of objects and notes it. Whether the server refused something."""
+    """Delete objects, and record the results. Return whether the server rejected a deletion."""
     targets = [Wanted(key, resource) for key, resource in objects.items()]
     outcomes = delete(client, objects, targets, until, dry_run=options.check_mode)
     for key, before in objects.items():
         outcome = outcomes.get(key)
         if isinstance(outcome, InferenceError):
             continue
-        # One that is going already is waited for, but its going is not this task's doing. Neither is that of one that
-        # had gone when its deletion was asked for.
+        # An object that is already terminating is waited for, but this task did not change it. The same holds for an
+        # object that no longer existed when its deletion was requested.
         changed = bool(outcome) and not before["metadata"].get("deletionTimestamp")
         report.results[key] = {**_left(key), "changed": changed}
         if changed:
@@ -250,12 +259,15 @@ def _delete(
 
 
 def _left(key: Key) -> dict[str, Any]:
-    """The result for an object of which nothing is to be done."""
+    """Return the result for an object that needs no change."""
     return {**_named(key), "changed": False, "waited": 0.0}
 
 
 def _predicted(outcomes: Mapping[Key, Outcome], desired: Iterable[Wanted], report: Report) -> dict[Key, Outcome]:
-    """In check mode, what is missing may be made by a task before this one: the object is predicted, with a warning."""
+    """Return the outcomes of a dry run, with the manifest in place of an error if a definition or namespace is missing.
+
+    In check mode, an earlier task may create it, so this is only a warning.
+    """
     manifests = {item.key: item.manifest for item in desired}
     result: dict[Key, Outcome] = {}
     unchecked: dict[str, list[str]] = {}
@@ -271,7 +283,8 @@ def _predicted(outcomes: Mapping[Key, Outcome], desired: Iterable[Wanted], repor
 
 
 def _foretell(report: Report, missing: Sequence[Wanted]) -> None:
-    """In check mode, what is to be patched may be made by a task before this one."""
+    """Record, in check mode, that missing objects would be patched. An earlier task may create them, so this is only a
+    warning."""
     labels = _messages.shown(item.key for item in missing)
     for item in missing:
         _note(report, item.key, labels[item.key], None, item.manifest)
@@ -279,7 +292,7 @@ def _foretell(report: Report, missing: Sequence[Wanted]) -> None:
 
 
 def _refused(outcomes: Mapping[Key, Outcome], requests: Iterable[Wanted], report: Report, word: str) -> bool:
-    """Whether the server refused something; then the report says what."""
+    """Whether the server rejected a request. If so, the errors are recorded in the report."""
     errors = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, InferenceError)}
     for key, error in errors.items():
         result = report.results.setdefault(key, _named(key))
@@ -294,7 +307,7 @@ def _named(key: Key) -> dict[str, Any]:
 
 
 def _note(report: Report, key: Key, label: str, before: Object | None, after: Object) -> None:
-    """Takes an object into the report, with what has changed of it."""
+    """Record the result of an object in the report, with the changed fields."""
     if "managedFields" in after["metadata"]:
         was, now = _diff.compare(before, after, FIELD_MANAGER, key.kind.api_version)
     else:
@@ -315,7 +328,8 @@ def _wait(
     *,
     gone: bool = False,
 ) -> dict[Key, Object]:
-    """Waits until all are ready, or gone, and notes what came of them in their results. Gives them as last seen."""
+    """Wait until all objects are ready, or gone, and record their states in the report. Return the objects as last
+    seen."""
     started = time.monotonic()
     board = Board(options.wait_for, gone=gone)
     versions = dict(snapshot.versions)
@@ -343,7 +357,8 @@ def _wait(
 
 
 def _explain(client: Client, board: Board, options: Options, report: Report, *, gone: bool) -> None:
-    """Says what kept the wait from its end. Failures come before those that were still on their way."""
+    """Set the report's error to the reason why the wait did not succeed. Failures take precedence over objects that are
+    not ready yet."""
     failed = {key: item for key, item in board.items.items() if item.verdict.state == FAILED}
     late = {key: item for key, item in board.items.items() if item.verdict.state == WAITING}
     until = time.monotonic() + DIAGNOSIS_SECONDS

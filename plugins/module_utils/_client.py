@@ -4,9 +4,10 @@
 
 # Private to this collection: it may change in any release.
 
-"""Requests to the API server: paths are computed, so there is no discovery; trouble that passes is waited out.
+"""Requests to the API server, with retries of transient errors. Paths are computed, so there is no discovery.
 
-A server that has answered once and then goes away is taken to be restarting; one that never answered is given up soon.
+A server that has responded once and then becomes unreachable is assumed to be restarting. For a server that has never
+responded, the client soon gives up.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Object = dict[str, Any]
 FIELD_MANAGER = "slipway.inference"
 PAGE = 500
 ANSWER_SECONDS = 35
-# How long a server that never answered is asked.
+# Seconds for which requests to a server that has never responded are retried.
 FIRST_CONTACT_SECONDS = 2.0
 _TIME_IS_UP = "Increase api_timeout, if the module has this option, or pass fewer objects."
 _METHODS = {"apply": "PATCH", "delete": "DELETE"}
@@ -38,7 +39,8 @@ _RBAC_VERBS = {"apply": "patch"}
 
 @dataclass(frozen=True)
 class Request:
-    """``verb``: get, list, watch, apply, delete, or openapi: the schemas of the kind's group and version."""
+    """A request to the API server. ``verb`` is get, list, watch, apply, delete, or openapi for the schemas of the
+    kind's group and version."""
 
     verb: str
     kind: Kind
@@ -62,7 +64,8 @@ class Request:
 
 
 class Backoff:
-    """Pauses that grow from ``first`` to ``most`` seconds; each is shortened by chance, so that callers spread."""
+    """Pauses that double from ``first`` to at most ``most`` seconds. A random reduction prevents clients from retrying
+    at the same time."""
 
     def __init__(self, first: float = 0.25, most: float = 10.0) -> None:
         self._first, self._most, self._next = first, most, first
@@ -76,7 +79,8 @@ class Backoff:
 
 
 class Client:
-    """Talks to one API server from any number of threads. ``warn`` receives the server's warnings."""
+    """A client of one API server for any number of threads. ``warn`` is called with each warning of the server, once
+    per text."""
 
     def __init__(self, connection: Connection, warn: Callable[[str], None]) -> None:
         self._connection = connection
@@ -85,7 +89,8 @@ class Client:
         self._answered = threading.Event()
 
     def call(self, request: Request, until: float) -> Object:
-        """The decoded answer. Trouble that may pass is retried until the time ``until`` of the monotonic clock."""
+        """Return the decoded response. Transient errors are retried until ``until`` on the monotonic clock. Raise
+        InferenceError if the request fails."""
         body = self._retried(request, until)
         try:
             answer = json.loads(body or b"{}")
@@ -98,11 +103,12 @@ class Client:
         return answer
 
     def text(self, request: Request, until: float) -> str:
-        """The answer as text, such as a log."""
+        """Return the response as text, such as a log. Raise InferenceError if the request fails."""
         return self._retried(request, until).decode(errors="replace")
 
     def pages(self, request: Request, until: float) -> tuple[list[Object], str]:
-        """All items of a list, and the resourceVersion that a watch continues from."""
+        """Return all items of a list, and the resourceVersion from which a watch continues. Raise InferenceError if a
+        request fails."""
         items: list[Object] = []
         more = ""
         while True:
@@ -115,7 +121,7 @@ class Client:
                 return items, metadata.get("resourceVersion", "")
 
     def watch(self, request: Request, seconds: int) -> Iterator[Object]:
-        """Events as they come, for so many seconds at most. Ends, or raises, when the stream does."""
+        """Yield events as they arrive, for at most ``seconds``. Raise InferenceError if the stream breaks."""
         query = {**request.query, "watch": True, "allowWatchBookmarks": True, "timeoutSeconds": seconds}
         answer = self._send(Request("watch", request.kind, request.namespace, query=query), seconds + 10)
         try:
@@ -150,7 +156,8 @@ class Client:
                 return body
 
     def _send(self, request: Request, seconds: float) -> Answer:
-        """One attempt. The body of the answer has not been read when the verb is watch."""
+        """Send a request once. For the verb watch, the response body is still unread. Raise InferenceError for an error
+        response."""
         headers = {"Accept": "*/*" if request.subresource == "log" else "application/json"}
         if request.body is not None:
             headers["Content-Type"] = "application/apply-patch+yaml" if request.verb == "apply" else "application/json"

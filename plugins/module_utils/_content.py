@@ -4,10 +4,11 @@
 
 # Private to this collection: it may change in any release.
 
-"""What is uploaded: a file as it is, or a folder as one tar, which is made while it is read, from any offset on.
+"""The content of an upload: an unchanged file, or a directory as a tar archive that is created while it is read, from
+any offset.
 
-The same files make the same bytes: a tar tells no times, owners or rights, and has its files in the order of their
-names.
+The same files always give the same bytes: the archive contains no times, owners or permissions, and its files are
+sorted by name.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BLOCK = tarfile.BLOCKSIZE
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes that follow one another: of a file, or these."""
+    """A sequence of bytes: those of a file, or the bytes in ``given``."""
 
     size: int
     path: str = ""
@@ -35,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Content:
-    """``name``: of the file that the other side sees."""
+    """The content of an upload. ``name`` is the file name that the depot sees."""
 
     name: str
     parts: tuple[Part, ...]
@@ -45,7 +46,7 @@ class Content:
         return sum(part.size for part in self.parts)
 
     def chunks(self, offset: int, size: int) -> Iterator[bytes]:
-        """So many bytes from there on, in chunks. Raises InferenceError where a file is shorter than it was."""
+        """Yield ``size`` bytes from ``offset`` on, in chunks. Raise InferenceError if a file has become shorter."""
         remaining = size
         for part in self.parts:
             if remaining <= 0:
@@ -59,7 +60,7 @@ class Content:
             offset = 0
 
     def digest(self, offset: int, size: int) -> str:
-        """SHA-256 of so many bytes from there on."""
+        """Return the SHA-256 of ``size`` bytes from ``offset`` on, as ``sha256:`` and hexadecimal digits."""
         checksum = hashlib.sha256()
         for chunk in self.chunks(offset, size):
             checksum.update(chunk)
@@ -67,7 +68,8 @@ class Content:
 
 
 def content(path: str) -> Content:
-    """Of a file or a folder. Raises InferenceError."""
+    """Return the content of a file or a directory. Raise InferenceError if it cannot be read or a directory has no
+    files."""
     name = os.path.basename(os.path.abspath(path))
     try:
         if os.path.isdir(path):
@@ -92,7 +94,8 @@ def _tar(folder: str) -> Iterator[Part]:
 
 
 def _files(folder: str) -> Iterator[tuple[str, str]]:
-    """Name in the tar and path of each file. What is hidden stays out, such as .git; links to files are files."""
+    """Yield the archive name and the path of each file. Hidden files and directories, such as .git, are skipped.
+    Symbolic links to files count as files."""
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:

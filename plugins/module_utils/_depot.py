@@ -4,9 +4,10 @@
 
 # Private to this collection: it may change in any release.
 
-"""The depot's upload door: how far an upload is, and more bytes of it, in requests that each end in bounded time.
+"""The depot's upload API: the progress of an upload, and further bytes, in requests that each end within a limited
+time.
 
-What the depot says when it refuses is told; the token never is.
+Messages contain the depot's reason for a rejection, but never the token.
 """
 
 from __future__ import annotations
@@ -22,19 +23,21 @@ from urllib.parse import urlsplit
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 
 SILENT_SECONDS = 660
-"""The depot waits up to ten minutes for a registry that is being tidied up."""
+"""Timeout of a request in seconds. The depot waits up to ten minutes for a registry that is unavailable, or read-only
+during garbage collection."""
 ANSWER_BYTES = 8 << 20
 TOLD = 300
-"""Characters of an answer that are shown."""
+"""Number of characters of a response that messages contain."""
 TUS = {"Tus-Resumable": "1.0.0"}
-# Status -> code, of what does not pass.
+# Error code of each status that a retry does not resolve.
 CODES = {401: "unauthorized", 404: "not_found", 410: "unauthorized"}
 PASSING = frozenset({408, 423, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True)
 class State:
-    """``pieces``: (digest, size) of what is there, in order; none where it is published and gone."""
+    """The state of an upload. ``pieces`` are the (digest, size) of the stored pieces, in order. It is empty once the
+    upload is published."""
 
     offset: int
     length: int | None
@@ -55,7 +58,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is uploaded. ``authority``: PEM text to trust; empty: whom the machine trusts."""
+    """The URL to which a model is uploaded. ``authority`` is the PEM text of the trusted CA; empty means the CAs that
+    the machine trusts."""
 
     url: str
     token: str
@@ -77,7 +81,7 @@ class Endpoint:
             raise InferenceError("server_error", f"{self.place} is not a depot.") from error
 
     def more(self, offset: int, length: int, name: str, chunks: Iterable[bytes], size: int) -> Answer:
-        """Sends ``size`` bytes that belong at ``offset``. What the depot answers, whatever it is."""
+        """Send ``size`` bytes at ``offset``. Return the depot's response, even if it is an error."""
         headers = {
             "Content-Type": "application/offset+octet-stream",
             "Content-Length": str(size),
@@ -88,12 +92,13 @@ class Endpoint:
         return self._asked("PATCH", {**TUS, **headers}, chunks)
 
     def anew(self, name: str, chunks: Iterable[bytes], size: int) -> Answer:
-        """Sends the whole, which takes the place of what is there."""
+        """Send the whole content, which replaces what is stored. Return the depot's response, even if it is an
+        error."""
         return self._asked("PUT", {"Content-Length": str(size), "X-Upload-Filename": _ascii(name)}, chunks)
 
     @property
     def place(self) -> str:
-        """Without the path, which names the model."""
+        """Scheme and host of the URL, without the path, which names the model."""
         split = urlsplit(self.url)
         return f"{split.scheme}://{split.netloc}"
 
@@ -109,7 +114,7 @@ class Endpoint:
                 for chunk in chunks or ():
                     connection.send(chunk)
             except OSError:
-                pass  # A refusal comes before all is sent. What it says is read.
+                pass  # The depot may reject the request before all of it is sent. Read its response.
             response = connection.getresponse()
             return Answer(response.status, response.headers, response.read(ANSWER_BYTES))
         except ssl.SSLCertVerificationError as error:
@@ -137,7 +142,7 @@ class Endpoint:
 
 
 def refusal(answer: Answer) -> InferenceError:
-    """Of an answer that is no success."""
+    """Return the error for a response that is not a success."""
     code = CODES.get(answer.status, "server_error" if answer.status >= 500 and answer.status != 507 else "denied")
     retry_after = answer.headers.get("Retry-After", "")
     return InferenceError(

@@ -4,9 +4,10 @@
 
 # Private to this collection: it may change in any release.
 
-"""What else is known about an object that is not ready: its events, its pods' events, the end of their log.
+"""Additional information about an object that is not ready: its events, its pods' events, and the last lines of their
+log.
 
-Best effort: what the account may not read, or what takes too long, is left out.
+Information that the account may not read, or that takes too long, is omitted.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ LABEL_LENGTH = 63
 
 
 def diagnose(client: Client, kind: Kind, resource: Mapping[str, Any], until: float) -> dict[str, Any]:
-    """``events``: the newest last, each with type, reason, message, count and object, without those that repeat a
-    condition; ``log``: lines, or empty."""
+    """Return ``events`` and ``log`` of an object.
+
+    ``events`` are sorted with the newest last, each with type, reason, message, count and object. Events that repeat a
+    condition's message are omitted. ``log`` is a list of lines, possibly empty.
+    """
     metadata = resource["metadata"]
     pod = _culprit(client, kind, metadata, until)
     events = _events(client, metadata, kind.kind, until)
@@ -43,7 +47,7 @@ def diagnose(client: Client, kind: Kind, resource: Mapping[str, Any], until: flo
 
 
 def _culprit(client: Client, kind: Kind, metadata: Mapping[str, Any], until: float) -> Object | None:
-    """The newest pod that should be ready and is not."""
+    """Return the newest pod that should be ready and is not, or None."""
     for selector in kind.pods:
         for pod in _pods(client, selector.format(name=label_value(metadata["name"])), metadata, until):
             if not _is_ready(pod) and (pod.get("status") or {}).get("phase") != "Succeeded":
@@ -52,7 +56,8 @@ def _culprit(client: Client, kind: Kind, metadata: Mapping[str, Any], until: flo
 
 
 def label_value(name: str) -> str:
-    """A resource's name as the value of its pods' labels, as the controller writes it: a long one ends in a digest."""
+    """Return a resource's name as the label value that the controller gives its pods. A long name is cut and ends in a
+    digest."""
     if len(name) <= LABEL_LENGTH:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -63,7 +68,7 @@ def label_value(name: str) -> str:
 def _pods(client: Client, selector: str, metadata: Mapping[str, Any], until: float) -> list[Object]:
     query = {"labelSelector": selector}
     try:
-        # Pods of an object of the whole cluster may be in any namespace.
+        # The pods of a cluster-scoped object may be in any namespace.
         pods, _version = client.pages(Request("list", POD, metadata.get("namespace", ""), query=query), until)
     except InferenceError:
         return []
@@ -102,11 +107,11 @@ def _event(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _log(client: Client, pod: Object, until: float) -> list[str]:
-    """The end of what the container logs that is in trouble, or under way; of the run before when it waits to be
-    started again."""
+    """Return the last log lines of the pod's most relevant container. If the container waits for a restart, they are
+    those of its previous run."""
     status = _container(pod.get("status") or {})
     if status is None:
-        return []  # No container of it has got as far.
+        return []  # No container has started yet.
     previous = bool(status.get("restartCount")) and "waiting" in (status.get("state") or {})
     query = {"container": status["name"], "tailLines": LOG_LINES, "previous": previous}
     metadata = pod["metadata"]
@@ -119,7 +124,8 @@ def _log(client: Client, pod: Object, until: float) -> list[str]:
 
 
 def _container(status: Object) -> Object | None:
-    """The first that is not ready, among them the one that has been started again most often; else just the first."""
+    """Return the container that is not ready and was restarted most often. If all are ready, return the first. The
+    result is None if there are no containers."""
     statuses: list[Object] = [
         *(status.get("initContainerStatuses") or []),
         *(status.get("containerStatuses") or []),

@@ -4,10 +4,11 @@
 
 # Private to this collection: it may change in any release.
 
-"""What of an object is ours, and what changes of it. Pure.
+"""Which fields of an object we own, and how they change. All functions are pure.
 
 The API server records in ``metadata.managedFields`` which manager owns which field. Only fields that our manager owns,
-before or after, are compared and shown: neither status nor what others set makes a task "changed".
+before or after, are compared and shown. A change of the status or of other managers' fields does not make a task
+"changed".
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _IDENTITY = ("name", "namespace")
 
 
 def owned_fields(resource: Mapping[str, Any] | None, manager: str, api_version: str) -> Fields | None:
-    """The fieldsV1 tree that a manager owns by server-side apply at this version; None where it owns nothing."""
+    """Return the fieldsV1 tree that a manager owns by server-side apply at this API version, or None if it owns
+    nothing."""
     for entry in ((resource or {}).get("metadata") or {}).get("managedFields") or ():
         if _is_of(entry, manager) and entry.get("apiVersion") == api_version:
             fields: Fields = entry.get("fieldsV1") or {}
@@ -37,7 +39,7 @@ def _is_of(entry: Mapping[str, Any], manager: str) -> bool:
 
 
 def project(value: Any, fields: Fields) -> Any:
-    """The part of a value that a fieldsV1 tree names. A leaf of the tree names all that is there."""
+    """Return the part of a value that a fieldsV1 tree names. A leaf of the tree stands for the whole value."""
     parts = {key: below for key, below in fields.items() if key != "."}
     if not fields:
         return value
@@ -53,7 +55,7 @@ def project(value: Any, fields: Fields) -> Any:
 
 
 def _names(key: str, item: Any) -> bool:
-    """Whether ``k:{"name":"x"}`` or ``v:"x"`` means this item of a list."""
+    """Whether a key of a fieldsV1 tree, such as ``k:{"name":"x"}`` or ``v:"x"``, names this item of a list."""
     try:
         expected = json.loads(key[2:])
     except ValueError:
@@ -64,7 +66,7 @@ def _names(key: str, item: Any) -> bool:
 
 
 def union(one: Fields, other: Fields) -> Fields:
-    """The fields that either tree names."""
+    """Return a fieldsV1 tree with the fields of both trees."""
     if not one or not other:
         return {}
     return {
@@ -82,16 +84,16 @@ def unchanged(live: Mapping[str, Any] | None, manifest: Mapping[str, Any], manag
 
 
 def content(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What a manifest says about its object, apart from which one it is."""
+    """Return the fields of a manifest without those that identify its object."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key not in _IDENTITY and value}
     fields = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
     return {**fields, **({"metadata": metadata} if metadata else {})}
 
 
 def patched(live: Mapping[str, Any], patch: Mapping[str, Any], manager: str) -> dict[str, Any]:
-    """The manifest by which a manager sets what a patch says, and keeps what else it owns of an object.
+    """Return the manifest by which a manager sets the fields of a patch and keeps its other fields.
 
-    Of the patch a dictionary is merged, a list replaces, and None gives a field up.
+    Dictionaries in the patch are merged, lists are replaced, and None releases a field.
     """
     owned = owned_fields(live, manager, patch["apiVersion"])
     mine = project(live, owned) if owned else {}
@@ -114,10 +116,10 @@ def _named(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drift(live: Mapping[str, Any] | None, manifest: Mapping[str, Any], manager: str) -> list[dict[str, Any]]:
-    """Where an object is not as a manifest says because another manager has set the field: ``path``, the value ``ours``
-    and ``theirs``, with secrets masked, and the ``manager``.
+    """Return the fields in which an object differs from a manifest because another manager has set them.
 
-    A field that somebody has removed has no owner, and looks as one that is new in the manifest: it is not told.
+    Each entry has the ``path``, the values ``ours`` and ``theirs`` with secrets masked, and the ``manager``. A field
+    that was removed has no owner and cannot be distinguished from a new field in the manifest, so it is not included.
     """
     if live is None:
         return []
@@ -133,7 +135,7 @@ def drift(live: Mapping[str, Any] | None, manifest: Mapping[str, Any], manager: 
 
 
 class _Side(NamedTuple):
-    """A value, and the same as it may be shown."""
+    """A value, and a copy in which secrets are masked."""
 
     value: Any
     shown: Any
@@ -143,7 +145,7 @@ class _Side(NamedTuple):
 
 
 def _differences(fields: Fields, ours: _Side, theirs: _Side, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Path and both values of what a fieldsV1 tree names and both sides say differently."""
+    """Yield the path and both masked values of each field that a fieldsV1 tree names and whose values differ."""
     if not fields:
         if ours.value != theirs.value:
             yield path, ours.shown, theirs.shown
@@ -155,7 +157,8 @@ def _differences(fields: Fields, ours: _Side, theirs: _Side, path: str) -> Itera
 
 
 def _found(key: str, value: Any) -> Any:
-    """Under which key or index of a value that is which a fieldsV1 tree names so; None: there is none."""
+    """Return the key or index of the part of a value that a key of a fieldsV1 tree names, or None if there is no such
+    part."""
     if isinstance(value, Mapping):
         return key[2:] if key.startswith("f:") and key[2:] in value else None
     if isinstance(value, list) and key.startswith("k:"):
@@ -164,7 +167,7 @@ def _found(key: str, value: Any) -> Any:
 
 
 def _step(key: str) -> str:
-    """A part of a path as the API server writes it: ``.port`` or ``[name="x"]``."""
+    """Return a part of a path as the API server writes it: ``.port`` or ``[name="x"]``."""
     if key.startswith("f:"):
         return f".{key[2:]}"
     return f"[{','.join(f'{name}={json.dumps(value)}' for name, value in json.loads(key[2:]).items())}]"
@@ -173,7 +176,8 @@ def _step(key: str) -> str:
 def compare(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, manager: str, api_version: str
 ) -> tuple[Any, Any]:
-    """What our manager owns, before and after. Both have what either owns of the object as it was."""
+    """Return our manager's fields of an object before and after a change. The first value also has the fields that we
+    own only after the change."""
     owned_before = owned_fields(before, manager, api_version)
     owned_after = owned_fields(after, manager, api_version)
     owned = owned_after or {}
@@ -185,5 +189,5 @@ def compare(
 
 
 def entry(key: str, before: Any, after: Any) -> dict[str, Any]:
-    """An entry of a task's diff."""
+    """Return an entry of a task's diff, with secrets masked."""
     return {"before_header": key, "after_header": key, "before": mask(before), "after": mask(after)}

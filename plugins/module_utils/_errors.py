@@ -4,9 +4,10 @@
 
 # Private to this collection: it may change in any release.
 
-"""Errors: one type with a stable code and a hint, made from what the API server or the network answered.
+"""One error type with a stable code and a hint, created from the responses of the API server and from network errors.
 
-Every failure of a module is one of these, so that a play can branch on ``error_code`` and a person reads what to do.
+Every failure of a module is an InferenceError, so a play can branch on ``error_code``, and a person reads how to fix
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._spelling import
 _UNSUPPORTED = re.compile(r'Unsupported value: "([^"]*)": supported values: (.*)', re.DOTALL)
 _QUOTED = re.compile(r'"([^"]*)"')
 
-# What to do about each code. The keys are the codes that modules return: they never change their meaning.
+# Advice for each code. The keys are the codes that modules return. Their meaning never changes.
 HINTS: Mapping[str, str] = {
     "invalid_input": "",
     "missing_library": "",
@@ -50,16 +51,16 @@ HINTS: Mapping[str, str] = {
 
 @dataclass
 class InferenceError(Exception):
-    """A failure with a code of HINTS. ``status`` is the HTTP status, 0 where no server answered."""
+    """A failure with a code of ``HINTS``. ``status`` is the HTTP status, or 0 if no server responded."""
 
     code: str
     message: str
     status: int = 0
     retry_after: float | None = None
     transient: bool = False
-    # What to do, beyond what the code says.
+    # Advice in addition to the hint for the code.
     advice: tuple[str, ...] = ()
-    # How to see more.
+    # How to get more information.
     further: str = ""
 
     def __post_init__(self) -> None:
@@ -71,7 +72,7 @@ class InferenceError(Exception):
 
     @property
     def text(self) -> str:
-        """The message, and what to do at its end."""
+        """The message, followed by the advice."""
         message = f"{self.message} {HINTS[self.code]}".rstrip()
         joint = "\n" if "\n" in message else " "
         return "\n".join([joint.join(filter(None, (message, self.further))), *self.advice])
@@ -80,10 +81,10 @@ class InferenceError(Exception):
 def from_answer(
     status: int, body: bytes, retry_after: str | None, verb: str, resource: str, where: str
 ) -> InferenceError:
-    """The error in an answer of the API server.
+    """Return the error for an error response of the API server.
 
-    ``verb`` and ``resource`` are RBAC's words, such as ``patch`` and ``models.example.com``; ``where`` is the
-    namespace, with the name if there is one, or empty for the whole cluster.
+    ``verb`` and ``resource`` are as in RBAC, such as ``patch`` and ``models.example.com``. ``where`` is ``namespace``
+    or ``namespace/name``, or empty for the whole cluster.
     """
     answer = _status_object(body)
     message = str(answer.get("message") or body[:500].decode(errors="replace").strip() or f"HTTP status {status}")
@@ -122,12 +123,13 @@ def _classify(
 
 
 def _transient(status: int, message: str) -> bool:
-    # A field that the definition does not know comes back as 500; asking again would not help.
+    # The API server returns 500 for a field that the definition does not have. A retry would not help.
     return status in (408, 429) or (status >= 500 and "typed patch object" not in message)
 
 
 def _conflicts(causes: Iterable[Mapping[str, str]]) -> str:
-    """``kubectl owns .spec.port and .spec.args``, one manager after the other."""
+    """Return a text such as ``kubectl owns .spec.port, .spec.args`` for the conflicts with each manager. The result is
+    empty if there are none."""
     owners: dict[str, list[str]] = {}
     for cause in causes:
         if cause.get("reason") == "FieldManagerConflict":
@@ -149,7 +151,8 @@ def _invalid(message: str, causes: Iterable[Mapping[str, str]]) -> str:
 
 
 def _with_choice_meant(message: str) -> str:
-    """``Unsupported value: "vllm": supported values: "OLlama", "VLLM"``, and which of them was meant."""
+    """Return a message about an unsupported value with the most similar supported value added. Other messages stay
+    unchanged."""
     match = _UNSUPPORTED.match(message)
     return f"{message}. {did_you_mean(match[1], _QUOTED.findall(match[2]))}".rstrip(". ") if match else message
 

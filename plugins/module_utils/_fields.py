@@ -4,7 +4,8 @@
 
 # Private to this collection: it may change in any release.
 
-"""Fields that a definition does not have: which ones the API server named, and which may have been meant. Pure."""
+"""Fields that a resource definition does not have: those that the API server names, and suggestions for each. All
+functions are pure."""
 
 from __future__ import annotations
 
@@ -18,17 +19,19 @@ from ansible_collections.slipway.inference.plugins.module_utils._spelling import
 # .spec.containers[0].imge: field not declared in schema
 _UNDECLARED = re.compile(r"(\.[^\s:]{1,500}): field not declared in schema")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[[^\]]*\]")
-# Of how many fields a message says what may have been meant.
+# Number of fields for which a message contains suggestions.
 _TOLD = 5
 
 
 def undeclared(message: str) -> list[str]:
-    """Paths of the fields, such as ``.spec.minReplica``."""
+    """Return the paths of the undeclared fields that an error message names, such as ``.spec.minReplica``, up to a
+    limit."""
     return list(dict.fromkeys(_UNDECLARED.findall(message)))[:_TOLD]
 
 
 def meant(paths: list[str], document: Mapping[str, Any], kind: Kind) -> str:
-    """A sentence for each of the paths that is like a field of the kind; ``document``: the OpenAPI of its group."""
+    """Return a sentence for each path that is similar to a field of the kind. ``document`` is the OpenAPI document of
+    the kind's group."""
     schemas = _mapping(_mapping(document, "components"), "schemas")
     whole = next((one for one in schemas.values() if _is_of(one, kind)), {})
     sentences = []
@@ -45,7 +48,7 @@ def _is_of(schema: Any, kind: Kind) -> bool:
 
 
 def _below(schema: Mapping[str, Any], path: str, schemas: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of what is at a path below; empty where it is not known."""
+    """Return the schema at a path below ``schema``. The result is empty if the path is unknown."""
     for step in _STEP.finditer(path):
         schema = _resolved(schema, schemas)
         schema = _mapping(schema, "items") if step[1] is None else _mapping(_mapping(schema, "properties"), step[1])

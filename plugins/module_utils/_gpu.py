@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 
 # Private to this collection: it may change in any release. It runs on the nodes, whose Python may be 3.8.
-"""All that can be said of a machine's GPUs. Only ``run`` knows of tools; without any the kernel's files have to do."""
+"""Facts about a machine's GPUs. Only ``run`` executes tools; without tools, the facts come from the kernel's files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ansible_collections.slipway.inference.plugins.module_utils._gpu_nvidia impo
 from ansible_collections.slipway.inference.plugins.module_utils._gpu_pci import Device
 from ansible_collections.slipway.inference.plugins.module_utils._gpu_tree import Tree
 
-# Kernel modules of each vendor. Intel's GPUs have the one or the other.
+# Kernel modules of each vendor. An Intel GPU uses one of the two.
 MODULES = {"nvidia": ("nvidia",), "amd": ("amdgpu",), "intel": ("xe", "i915")}
-# Where modules lie that did not come with the kernel.
+# Directories of modules that are not part of the kernel.
 ADDED = ("/updates/", "/extra/", "/weak-updates/", "/dkms/")
 
 
@@ -30,11 +30,12 @@ class Answer:
 
 class Run(Protocol):
     def __call__(self, command: Sequence[str]) -> Answer | None:
-        """Runs a tool. None where the machine does not have it."""
+        """Run a tool and return its exit status and output, or None if the machine does not have the tool."""
 
 
 def facts(tree: Tree, run: Run, driver_of: str = "auto") -> dict[str, Any]:
-    """``driver_of``: the vendor whose driver is told of, ``auto`` for the one that is found."""
+    """Return the facts about the GPUs of a machine. ``driver_of`` is the vendor whose driver is described; ``auto``
+    means the vendor of the machine's GPUs."""
     devices = _gpu_pci.devices(tree)
     gpus = _gpu_pci.gpus(devices)
     vendors = _gpu_pci.vendors(gpus)
@@ -54,7 +55,7 @@ def facts(tree: Tree, run: Run, driver_of: str = "auto") -> dict[str, Any]:
 
 
 def driver(tree: Tree, run: Run, vendor: str, gpus: Sequence[Device]) -> dict[str, Any]:
-    """What is loaded and what is installed: they differ from an upgrade on until the next start."""
+    """Return facts about the loaded and the installed driver. They differ between an upgrade and the next reboot."""
     module = _module(tree, vendor, gpus)
     version, kind = _loaded(tree, module)
     installed_version, installed_kind = _installed(run, module)
@@ -83,13 +84,14 @@ def _loaded(tree: Tree, module: str) -> tuple[str, str]:
         return _gpu_nvidia.loaded_version(text), _gpu_nvidia.loaded_kind(text)
     if not module or not tree.exists(f"/sys/module/{module}"):
         return "", ""
-    # The kernel's own modules have no version but the kernel's.
+    # Modules that are part of the kernel have no separate version.
     version = tree.text(f"/sys/module/{module}/version")
     return version, "added" if version else "inbox"
 
 
 def _installed(run: Run, module: str) -> tuple[str | None, str | None]:
-    """``None`` where there is no tool to ask, empty where there is no such module."""
+    """Return version and kind of the installed kernel module. The result is None if there is no tool to find out, and
+    empty if there is no such module."""
     answer = run(["modinfo", module]) if module else Answer(1, "")
     if answer is None:
         return None, None
@@ -111,7 +113,7 @@ def _asked(run: Run) -> dict[str, Card]:
     query = run(["nvidia-smi", f"--query-gpu={','.join(_gpu_nvidia.QUERY)}", "--format=csv,noheader,nounits"])
     if query is None or query.status != 0:
         return {}
-    # Only where there are parts to be listed.
+    # Only if a GPU has MIG devices to list.
     listing = run(["nvidia-smi", "-L"]) if "Enabled" in query.text else None
     return _gpu_nvidia.known_by_tool(query.text, listing.text if listing else "")
 
@@ -129,7 +131,8 @@ def _card(tree: Tree, gpu: Device) -> Card:
 
 
 def _intel_memory(tree: Tree, gpu: Device) -> int | None:
-    """Of a GPU that has memory of its own, as xe and i915 tell it."""
+    """Return the memory in bytes of an Intel GPU with dedicated memory, as its drivers xe and i915 report it. The
+    result is None if it has none."""
     tiles = [name for name in tree.names(gpu.path) if name.startswith("tile")]
     cards = [name for name in tree.names(f"{gpu.path}/drm") if name.startswith("card")]
     files = [f"{gpu.path}/{tile}/physical_vram_size_bytes" for tile in tiles]
@@ -154,6 +157,7 @@ def _gpu(tree: Tree, gpu: Device, card: Card) -> dict[str, Any]:
 
 
 def _wants_restart(run: Run) -> bool:
-    """As the RHEL family says it. dnf ends with 1 for errors too, and a machine must not be rebooted for these."""
+    """Whether the RHEL family's tool reports that a reboot is required. The tool also ends with 1 after errors, which
+    must not cause a reboot."""
     answer = run(["needs-restarting", "-r"])
     return answer is not None and answer.status == 1 and "Reboot is required" in answer.text

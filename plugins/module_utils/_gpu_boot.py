@@ -4,7 +4,7 @@
 
 # Private to this collection: it may change in any release. It runs on the nodes, whose Python may be 3.8.
 
-"""What a system says of its start: Secure Boot, the keys that it trusts, whether it wants to be started anew."""
+"""Facts about how a system was booted: Secure Boot, the keys that it trusts, and whether it needs a reboot."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from ansible_collections.slipway.inference.plugins.module_utils._gpu_tree import
 
 EFI = "/sys/firmware/efi"
 SECURE_BOOT = f"{EFI}/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-# Who gives out the variables in which the boot loader hands on the keys of the machine's owner.
+# GUID of the EFI variables in which the boot loader passes on the keys of the machine's owner.
 OWNER = "605dab50-e046-4300-abb6-3dd810dd8b23"
-# The certificates with which modules are signed that are built on the machine, as Ubuntu and DKMS name them.
+# Certificates that sign the kernel modules built on the machine, at the paths that Ubuntu and DKMS use.
 MODULE_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 REBOOT_REQUIRED = ("/run/reboot-required", "/var/run/reboot-required")
-# Four bytes of attributes stand before the value of an EFI variable.
+# Number of bytes of attributes before the value of an EFI variable.
 ATTRIBUTES = 4
 
 
 def secure_boot(tree: Tree) -> bool | None:
-    """``None`` where nothing can be said, as in a container: false where a machine was not started by EFI."""
+    """Whether Secure Boot is enabled. The result is False if the machine was not booted with EFI, and None if this
+    cannot be determined, as in a container."""
     value = tree.data(SECURE_BOOT)[ATTRIBUTES:]
     if value:
         return value[:1] == b"\x01"
@@ -31,14 +32,14 @@ def secure_boot(tree: Tree) -> bool | None:
 
 
 def module_keys(tree: Tree) -> list[dict[str, str | bool]]:
-    """The keys for modules that the machine has, and whether it trusts what they sign."""
+    """Return the path of each key on the machine that signs kernel modules, and whether the firmware trusts the key."""
     trusted = trusted_keys(tree)
     keys = ((path, tree.data(path)) for path in MODULE_KEYS)
     return [{"path": path, "enrolled": key in trusted} for path, key in keys if key]
 
 
 def trusted_keys(tree: Tree) -> bytes:
-    """The certificates lie in these lists as they are, one after the other."""
+    """Return the concatenated lists of trusted certificates, which contain each certificate unchanged."""
     files = [f"{EFI}/mok-variables/{name}" for name in tree.names(f"{EFI}/mok-variables") if _of_owner(name)]
     files += [
         f"{EFI}/efivars/{name}"
@@ -49,7 +50,7 @@ def trusted_keys(tree: Tree) -> bytes:
 
 
 def reboot_required(tree: Tree) -> bool:
-    """As Debian and Ubuntu say it. The RHEL family has a tool for this."""
+    """Whether Debian or Ubuntu requires a reboot. The RHEL family has a tool for this instead."""
     return any(tree.exists(file) for file in REBOOT_REQUIRED)
 
 

@@ -4,7 +4,7 @@
 
 # Private to this collection: it may change in any release. It runs on the nodes, whose Python may be 3.8.
 
-"""What is NVIDIA's own: generations, the driver's files, and what nvidia-smi says."""
+"""Facts that are specific to NVIDIA: GPU generations, the driver's files, and the output of nvidia-smi."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.slipway.inference.plugins.module_utils._gpu_tree import Tree
 
-# Ranges of device ids. NVIDIA gives them out in blocks, a generation or a chip each.
+# Ranges of PCI device IDs. NVIDIA assigns them in blocks for a generation or a chip.
 ARCHITECTURES: tuple[tuple[int, int, str], ...] = (
     (0x0FC0, 0x103F, "kepler"),
     (0x1180, 0x11FF, "kepler"),
@@ -32,7 +32,7 @@ ARCHITECTURES: tuple[tuple[int, int, str], ...] = (
     (0x2600, 0x28FF, "ada"),
     (0x2900, 0x31FF, "blackwell"),
 )
-# What nvidia-smi is asked of each GPU.
+# Properties of each GPU to query with nvidia-smi.
 QUERY = ("pci.bus_id", "name", "uuid", "memory.total", "mig.mode.current")
 # Where a driver container mounts its root on the node.
 DRIVER_CONTAINER = "/run/nvidia/driver"
@@ -42,7 +42,8 @@ MIG_DEVICE = re.compile(r"^\s+MIG (\S+)\s.*\(UUID: (\S+?)\)")
 
 @dataclass(frozen=True)
 class Card:
-    """What the driver knows of a GPU. ``mig``: whether it is on; ``None`` where the GPU has no such thing."""
+    """The driver's facts about a GPU. ``mig`` is whether MIG mode is enabled, or None if the GPU does not support
+    it."""
 
     model: str
     uuid: str
@@ -57,7 +58,7 @@ def architecture(device_id: str) -> str:
 
 
 def loaded_version(text: str) -> str:
-    """Of ``/proc/driver/nvidia/version``."""
+    """Return the driver version in the text of ``/proc/driver/nvidia/version``, or an empty string."""
     match = VERSION.search(text)
     return match.group(1) if match else ""
 
@@ -67,19 +68,22 @@ def loaded_kind(text: str) -> str:
 
 
 def kind_of_license(text: str) -> str:
-    """Which modules they are, by their licence: the open ones are MIT and GPL."""
+    """Return ``open`` or ``proprietary`` for the license of a kernel module. The open modules have the licenses MIT and
+    GPL. The result is empty without a license."""
     return ("open" if "MIT" in text or "GPL" in text else "proprietary") if text else ""
 
 
 def source(tree: Tree) -> str:
-    """Where the driver came from, if not in packages: ``container`` or ``runfile``, NVIDIA's own installer."""
+    """Return how the driver was installed if not from packages: ``container``, or ``runfile`` for NVIDIA's own
+    installer. The result is empty otherwise."""
     if any(tree.exists(f"{DRIVER_CONTAINER}/usr/bin/{tool}") for tool in ("nvidia-smi", "nvidia-installer")):
         return "container"
     return "runfile" if tree.exists("/usr/bin/nvidia-uninstall") else ""
 
 
 def known_by_driver(tree: Tree, address: str) -> Card | None:
-    """What the loaded driver says of a GPU without any tool."""
+    """Return the loaded driver's facts about a GPU, read without any tool. The result is None if the driver does not
+    list the GPU."""
     text = tree.text(f"/proc/driver/nvidia/gpus/{address}/information")
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     if not fields:
@@ -88,7 +92,8 @@ def known_by_driver(tree: Tree, address: str) -> Card | None:
 
 
 def known_by_tool(query: str, listing: str) -> dict[str, Card]:
-    """PCI address -> GPU. ``query`` answers QUERY as CSV without units, ``listing`` is what ``nvidia-smi -L`` says."""
+    """Return the facts about each GPU by PCI address. ``query`` is the CSV output for QUERY without units, and
+    ``listing`` the output of ``nvidia-smi -L``."""
     parts = mig_devices(listing)
     cards: dict[str, Card] = {}
     for line in query.splitlines():
@@ -107,7 +112,7 @@ def known_by_tool(query: str, listing: str) -> dict[str, Card]:
 
 
 def mig_devices(listing: str) -> dict[str, list[dict[str, str]]]:
-    """UUID of a GPU -> the parts that it is cut into."""
+    """Return the MIG devices, each with profile and UUID, by the UUID of their GPU."""
     partitions: dict[str, list[dict[str, str]]] = {}
     uuid = ""
     for line in listing.splitlines():
@@ -120,6 +125,6 @@ def mig_devices(listing: str) -> dict[str, list[dict[str, str]]]:
 
 
 def address(bus: str) -> str:
-    """As the kernel writes it: nvidia-smi says 00000000:3B:00.0."""
+    """Return a PCI address in the kernel's format. nvidia-smi prints it as 00000000:3B:00.0."""
     domain, _colon, rest = bus.lower().partition(":")
     return f"{domain[-4:]}:{rest}"

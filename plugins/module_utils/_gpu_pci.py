@@ -4,7 +4,7 @@
 
 # Private to this collection: it may change in any release. It runs on the nodes, whose Python may be 3.8.
 
-"""Which PCI devices are GPUs, and what they are called."""
+"""Which PCI devices are GPUs, and their names."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from dataclasses import dataclass
 from ansible_collections.slipway.inference.plugins.module_utils._gpu_tree import Tree
 
 DEVICES = "/sys/bus/pci/devices"
-# In the order in which one is chosen where a machine has several: a server's processor may bring a GPU of its own.
+# In order of precedence if a machine has several: a server's processor may have its own GPU.
 VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
-# By the first digits of the class: display controllers (VGA, 3D, other) and processing accelerators, such as AMD's
-# Instincts. Those of Intel are the NPUs of its processors.
+# First digits of the PCI class: display controllers (VGA, 3D, other), and processing accelerators such as AMD's
+# Instincts. Intel's processing accelerators are NPUs of its processors, so they are excluded.
 GPU_CLASSES = {"nvidia": ("03", "12"), "amd": ("03", "12"), "intel": ("03",)}
-# A bridge of no other kind: what NVSwitches call themselves.
+# PCI class "other bridge", which NVSwitches have.
 SWITCH_CLASS = "0680"
-# How the product data of an InfiniBand function names what manages the switches of NVLink 5, which PCI does not show.
+# Text in the product data of InfiniBand functions that manage NVLink 5 switches, which are not PCI devices.
 SWITCH_MANAGER = b"SW_MNG"
 INFINIBAND = "/sys/class/infiniband"
-# Where distributions keep the names of PCI devices.
+# Paths at which distributions store the names of PCI devices.
 NAMES = ("/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids")
 
 
 @dataclass(frozen=True)
 class Device:
-    """``vendor_id`` and ``device_id`` are four hexadecimal digits, ``driver`` is the kernel's that it is bound to."""
+    """A PCI device. ``vendor_id`` and ``device_id`` are four hexadecimal digits, and ``driver`` is the kernel driver to
+    which it is bound."""
 
     address: str
     pci_class: str
@@ -70,7 +71,8 @@ def switches(pci_devices: list[Device]) -> list[Device]:
 
 
 def switch_managers(tree: Tree) -> int:
-    """How many InfiniBand functions manage switches of NVLink 5, as NVIDIA's driver container finds them."""
+    """Return the number of InfiniBand functions that manage NVLink 5 switches, detected as in NVIDIA's driver
+    container."""
     return sum(SWITCH_MANAGER in tree.data(f"{INFINIBAND}/{name}/device/vpd") for name in tree.names(INFINIBAND))
 
 
@@ -80,12 +82,13 @@ def vendors(pci_devices: list[Device]) -> list[str]:
 
 
 def listed_name(tree: Tree, device: Device) -> str:
-    """The name in the list of PCI devices, where the machine has one."""
+    """Return the device's name from the machine's list of PCI devices, or an empty string."""
     return next(filter(None, (name_in(tree.text(file), device.vendor_id, device.device_id) for file in NAMES)), "")
 
 
 def name_in(listing: str, vendor_id: str, device_id: str) -> str:
-    """A vendor's line begins with its id, those of its devices with a tab and theirs."""
+    """Return a device's name from the text of a list of PCI devices, or an empty string. In the list, a vendor's line
+    begins with its ID, and those of its devices with a tab and their ID."""
     of_vendor = False
     for line in listing.splitlines():
         if line[:4].lower() == vendor_id:

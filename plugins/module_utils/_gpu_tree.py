@@ -4,7 +4,7 @@
 
 # Private to this collection: it may change in any release. It runs on the nodes, whose Python may be 3.8.
 
-"""The files that a kernel and a system tell of themselves by, below any directory that stands for ``/``."""
+"""Files by which a kernel and a system describe themselves, below any directory that stands for ``/``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import os
 
 
 class Tree:
-    """What is not there, or may not be read, is empty: these files come and go with kernels and drivers."""
+    """The files below a root directory. A file that does not exist or cannot be read is empty, because these files
+    depend on kernels and drivers."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -34,21 +35,22 @@ class Tree:
         return self.data(name).decode("utf-8", "replace").strip()
 
     def number(self, name: str) -> int | None:
-        """A decimal number, or a hexadecimal one that says so."""
+        """Return the number in a file, decimal or with the prefix ``0x``. The result is None if the file contains no
+        number."""
         try:
             return int(self.text(name), 0)
         except ValueError:
             return None
 
     def names(self, name: str) -> list[str]:
-        """What lies in a directory, in order."""
+        """Return the sorted names in a directory. The result is empty if it does not exist."""
         try:
             return sorted(os.listdir(self.path(name)))
         except OSError:
             return []
 
     def target(self, name: str) -> str:
-        """The last part of what a link points to."""
+        """Return the last part of a symbolic link's target. The result is empty if the link does not exist."""
         try:
             return os.path.basename(os.readlink(self.path(name)))
         except OSError:

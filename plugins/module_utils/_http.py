@@ -4,7 +4,7 @@
 
 # Private to this collection: it may change in any release.
 
-"""Requests to one API server over connections that are kept, from any number of threads, by the standard library."""
+"""Requests to one API server over persistent connections, from any number of threads, with the standard library."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ CHUNK_BYTES = 1 << 16
 
 @dataclass
 class Answer:
-    """What a server answered. ``body`` is empty where ``chunks`` brings it as it comes, until ``close``."""
+    """A server's response. For a stream, ``body`` is empty, and ``chunks`` yields the data as it arrives until
+    ``close`` is called."""
 
     status: int
     warnings: list[str]
@@ -47,17 +48,21 @@ class Connection(Protocol):
 
     @property
     def host(self) -> str:
-        """Its URL, without a slash at the end."""
+        """URL of the API server, without a trailing slash."""
 
     def request(
         self, method: str, target: str, headers: dict[str, str], body: bytes | None, seconds: float, *, streamed: bool
     ) -> Answer:
-        """The answer, complete unless it is ``streamed`` and a success. Nothing may be silent for longer than
-        ``seconds``. Raises InferenceError; so do its chunks."""
+        """Return the response, which is complete unless it is ``streamed`` and a success. No read or write may take
+        longer than ``seconds``.
+
+        Raise InferenceError if the request fails. The chunks of a stream also raise it.
+        """
 
 
 def fail(host: str, error: Exception, cause: Any) -> NoReturn:
-    """Raises what a failed request means: for trust in ``host``, or for its being there."""
+    """Raise the InferenceError for a failed request: the certificate of ``host`` is not trusted, or ``host`` is
+    unreachable."""
     if isinstance(error, ssl.SSLError):
         raise InferenceError("certificate", f"The certificate of {host} cannot be verified: {cause}.") from error
     raise InferenceError("unreachable", f"{host} cannot be reached: {_short(cause)}.", transient=True) from error
@@ -68,7 +73,7 @@ def cut(error: Exception) -> InferenceError:
 
 
 class HttpConnection:
-    """By http.client, with what is set."""
+    """A connection that uses ``http.client`` and our own settings."""
 
     def __init__(self, settings: Settings) -> None:
         self.host = settings.host.rstrip("/")
@@ -78,7 +83,7 @@ class HttpConnection:
         self._lock = threading.Lock()
 
     def headers(self) -> list[tuple[str, str]]:
-        """Headers that identify the caller, with the newest token."""
+        """Return the headers that identify the caller, with the latest token."""
         with self._lock:
             authorization = self._settings.authorization.header()
         named = [("Authorization", authorization)] if authorization else []
@@ -117,7 +122,7 @@ class HttpConnection:
     ) -> None:
         sent = [*self.headers(), *headers.items()]
         address = split(self.host)
-        # Names come as the task has them; the server says what it thinks of a blank in one.
+        # Names are as in the task. The server reports an error if one contains a space.
         url = quote(f"{address.path}{target}", safe="/?&=%+:;,@!$'()*[]~")
         if self._settings.proxy and address.scheme == "http":
             url = f"http://{address.netloc.rpartition('@')[2]}{url}"
@@ -127,7 +132,7 @@ class HttpConnection:
         for name, value in sent:
             try:
                 connection.putheader(name, value)
-            except ValueError:  # Its text has the value, which may be a secret.
+            except ValueError:  # The error's text contains the value, which may be a secret.
                 text = f"The value of the header {name} contains a line break or another invalid character."
                 raise InferenceError("invalid_input", text) from None
         if body is not None:
@@ -137,7 +142,7 @@ class HttpConnection:
     # ---- connections -------------------------------------------------------------------------------------------------
 
     def _connected(self, seconds: float) -> http.client.HTTPConnection:
-        """A connection that is there, on which nothing may take longer than ``seconds``."""
+        """Return an open connection on which no read or write may take longer than ``seconds``."""
         began = time.monotonic()
         connection = self._kept() or self._opened(min(CONNECT_SECONDS, seconds))
         if connection.sock is not None:
@@ -145,7 +150,7 @@ class HttpConnection:
         return connection
 
     def _kept(self) -> http.client.HTTPConnection | None:
-        """One that was used before, and that the server has not closed meanwhile."""
+        """Return an idle connection that the server has not closed, or None."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -176,7 +181,7 @@ class HttpConnection:
         return connection
 
     def _trust(self) -> ssl.SSLContext:
-        """What is trusted, and by what we are known. Read once, when it is needed first."""
+        """Return the TLS context with trusted CAs and our client certificate. It is created when it is first needed."""
         with self._lock:
             if self._context is None:
                 self._context = tls_context(self._settings)
@@ -184,7 +189,7 @@ class HttpConnection:
 
 
 class _TlsConnection(http.client.HTTPConnection):
-    """A connection, through a proxy or not, to a server with a certificate of this name."""
+    """A connection, directly or through a proxy, to a server whose certificate must have this name."""
 
     default_port = http.client.HTTPS_PORT
 
@@ -198,7 +203,8 @@ class _TlsConnection(http.client.HTTPConnection):
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext:
-    """Raises OSError, of which ssl.SSLError is one: what is to be trusted, or to identify us, cannot be used."""
+    """Return the TLS context for the settings. Raise OSError, such as ssl.SSLError, if a CA or a client certificate
+    cannot be used."""
     try:
         context = ssl.create_default_context(
             cafile=settings.authority.path or None, cadata=settings.authority.data.decode() or None
@@ -209,18 +215,19 @@ def tls_context(settings: Settings) -> ssl.SSLContext:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if settings.certificate != NO_PEM:
         with _file(settings.certificate) as certificate, _file(settings.key) as key:
-            # A key that asks for a password is refused: nobody is there to answer.
+            # A key with a password is rejected, because a module cannot prompt for it.
             context.load_cert_chain(certificate, key or None, password=lambda: b"")
     return context
 
 
 @contextmanager
 def _file(pem: Pem) -> Iterator[str]:
-    """A path at which it lies; only OpenSSL reads it, which takes nothing else."""
+    """Yield the path of a certificate or key, in a temporary file if the settings contain the data itself. OpenSSL only
+    reads files."""
     if not pem.data:
         yield pem.path
         return
-    handle, path = tempfile.mkstemp()  # Nobody else may read it.
+    handle, path = tempfile.mkstemp()  # Only the current user may read it.
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(pem.data)
@@ -234,7 +241,7 @@ def _answer(response: http.client.HTTPResponse, body: bytes, connection: http.cl
     warnings, retry_after = headers.get_all("Warning") or [], headers.get("Retry-After")
 
     def close() -> None:
-        response.close()  # It may outlive its connection.
+        response.close()  # The response may outlive its connection.
         connection.close()
 
     return Answer(response.status, warnings, retry_after, body, _chunks(response), close)
@@ -249,16 +256,16 @@ def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _is_dropped(connection: http.client.HTTPConnection) -> bool:
-    """Whether a connection on which nothing is awaited has something to read: its end."""
+    """Whether the server has closed an idle connection: it has data to read although no response is expected."""
     if connection.sock is None:
         return True
-    # Not select.select, which cannot watch a file whose number is 1024 or above.
+    # select.select does not support file descriptors of 1024 or above.
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)
     return bool(poll.poll(0))
 
 
 def _short(error: Any) -> str:
-    """``Connection refused`` out of an error that was wrapped."""
+    """Return the cause in the text of a wrapped error, such as ``Connection refused``."""
     text = str(error)
     return text.rpartition("] ")[2].rstrip("'\").") or text if "[Errno" in text else text.rstrip(".")

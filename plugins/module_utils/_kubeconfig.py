@@ -4,10 +4,10 @@
 
 # Private to this collection: it may change in any release.
 
-"""Kubeconfigs: several files become one, a context of which says which cluster is reached, and as whom.
+"""Kubeconfigs: several files are merged, and a context selects a cluster and a user.
 
-Of two entries of one name the first counts, of several current contexts the last, as in the official client. A relative
-path starts where the file lies that names it.
+If entries have the same name, the first one counts. If several files set a current context, the last one counts. The
+official client does the same. A relative path is relative to the directory of the file that contains it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from ansible_collections.slipway.inference.plugins.module_utils._spelling import did_you_mean
 
-# How many names an error lists.
+# Number of names that an error message lists.
 LISTED = 10
 _NEEDS_CLIENT = ("exec", "auth-provider")
 
 
 class KubeconfigError(Exception):
-    """A kubeconfig from which nothing can be learnt. It says why."""
+    """A kubeconfig cannot be used. The message contains the reason."""
 
 
 class Pem(NamedTuple):
-    """A certificate, several, or a key, in a file or as it would stand there; neither: there is none."""
+    """One or more certificates, or a key, as a path or as data. Both are empty if there is none."""
 
     path: str = ""
     data: bytes = b""
@@ -42,7 +42,7 @@ NO_PEM = Pem()
 
 
 class Entry(NamedTuple):
-    """What stands under a name, and the folder that relative paths in it start from."""
+    """The content of a named entry, and the directory to which its relative paths are relative."""
 
     content: Mapping[str, Any]
     folder: str
@@ -50,24 +50,24 @@ class Entry(NamedTuple):
 
 @dataclass
 class Config:
-    """All that one or more kubeconfigs say, by name."""
+    """The entries of one or more kubeconfigs by name."""
 
     clusters: dict[str, Entry] = field(default_factory=dict)
     users: dict[str, Entry] = field(default_factory=dict)
     contexts: dict[str, Entry] = field(default_factory=dict)
     current: str | None = None
-    # Paths of the files that were read; none where it stands in the task.
+    # Paths of the files that were read. Empty if the task contains the kubeconfig.
     where: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the kubeconfig for messages."""
         return " and ".join(self.where) or "The kubeconfig in the task"
 
 
 @dataclass(frozen=True)
 class Access:
-    """A cluster, and what identifies the user there."""
+    """A cluster, and the credentials for it."""
 
     server: str = ""
     validate: bool = True
@@ -83,8 +83,10 @@ class Access:
 
 
 def read(paths: str) -> Config:
-    """What the files say whose paths these are, separated as in PATH. Those that do not exist are left out. Raises
-    KubeconfigError, OSError."""
+    """Return the merged content of the files whose paths are separated as in PATH. Missing files are skipped.
+
+    Raise KubeconfigError if no file exists or a file is invalid, and OSError if a file cannot be read.
+    """
     try:
         import yaml
     except ImportError as error:
@@ -111,15 +113,18 @@ def _expanded(paths: str) -> list[str]:
 
 
 def from_dictionary(content: Mapping[str, Any]) -> Config:
-    """What a kubeconfig says that stands in the task. Raises KubeconfigError."""
+    """Return the content of a kubeconfig that the task contains. Raise KubeconfigError if it is invalid."""
     config = Config()
     _merge(config, content, "", config.name)
     return config
 
 
 def access(config: Config, context: str | None) -> Access | None:
-    """What the context of this name, or the current one, says; None: only the official client understands its user.
-    Raises KubeconfigError."""
+    """Return the cluster and credentials of the named context, or of the current context if ``context`` is None.
+
+    Return None if only the official client supports the user's credentials. Raise KubeconfigError if the context is
+    invalid.
+    """
     name = context or config.current
     if not name:
         raise KubeconfigError(f"{config.name} sets no current-context, and the task sets no context")
@@ -200,7 +205,8 @@ def _path(entry: Entry, key: str) -> str:
 
 
 def _pem(entry: Entry, key: str) -> Pem:
-    """Data in the kubeconfig counts before a file that it names."""
+    """Return a certificate or key of an entry. Data in the entry takes precedence over a path. Raise KubeconfigError if
+    it is invalid or missing."""
     if data := _text(entry, f"{key}-data"):
         try:
             return Pem(data=base64.b64decode(data))

@@ -4,10 +4,10 @@
 
 # Private to this collection: it may change in any release.
 
-"""Manifests: from what a play says to what is sent to the API server. Pure.
+"""Manifests to send to the API server, built from the items in a task. All functions are pure.
 
 An item is either short (name, namespace, labels, annotations, spec) or a whole manifest (apiVersion, kind, metadata,
-spec), also one that was read from a cluster.
+spec), which may come from a cluster.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ansible_collections.slipway.inference.plugins.module_utils._errors import I
 
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
 _NAMESPACE = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
-# What a manifest may say of its metadata; the rest of what a live object has there is the server's.
+# Metadata fields that a manifest may set. The server sets the others.
 _METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
-# In a label selector: what says that an object lacks something, and the commas between its requirements.
+# In a label selector: requirements that exclude a label, and the commas between requirements.
 _LACKS = re.compile(r"^\s*!|!=|\snotin\s*\(")
 _OUTER_COMMA = re.compile(r",(?![^(]*\))")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Key(NamedTuple):
-    """Which object. The namespace is empty for those of the whole cluster."""
+    """Kind, namespace and name of an object. The namespace is empty for cluster-scoped kinds."""
 
     kind: Kind
     namespace: str
@@ -41,12 +41,12 @@ class Key(NamedTuple):
 
     @property
     def label(self) -> str:
-        """``namespace/name``."""
+        """The object's name for messages: ``namespace/name``, or ``name`` if it is cluster-scoped."""
         return "/".join(part for part in (self.namespace, self.name) if part)
 
 
 class Place(NamedTuple):
-    """Where objects of a kind are read and followed together."""
+    """A kind and a namespace, whose objects are listed and watched together."""
 
     kind: Kind
     namespace: str
@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """An object that a play names. ``manifest`` is complete, with metadata.name and metadata.namespace."""
+    """An object that a task names. ``manifest`` is complete, with metadata.name and metadata.namespace."""
 
     key: Key
     manifest: dict[str, Any]
@@ -63,11 +63,11 @@ class Wanted:
 def parse(
     items: Iterable[tuple[Sequence[Kind], Mapping[str, Any]]], namespace: str | None, need_spec: bool
 ) -> list[Wanted]:
-    """The objects that the items name, or one error that lists everything that is wrong with them.
+    """Return the objects that the items name. Raise InferenceError with a list of all problems if an item is invalid.
 
-    Each comes with the kinds that it may be of, one an API, and may be of another one that belongs to one of those: see
-    ``Kind.meant``. ``namespace`` is that of the items that name none; ``need_spec`` is False where objects are only to
-    be deleted or patched.
+    Each item comes with the kinds that it may have, one for each API. It may also have another kind that belongs to one
+    of them: see ``Kind.meant``. ``namespace`` is for items that set none. ``need_spec`` is False if objects are only
+    deleted or patched.
     """
     desired: list[Wanted] = []
     problems: list[str] = []
@@ -91,8 +91,11 @@ def parse(
 
 
 def selector(requirements: Iterable[str]) -> str:
-    """The label selector of what carries all that is required. Raises InferenceError where nothing is named that it has
-    to carry: that would be everything, or all that is somebody else's."""
+    """Return the label selector for objects that meet all requirements.
+
+    Raise InferenceError if no requirement asks for an existing label, because the selector would then match unrelated
+    objects.
+    """
     text = ",".join(requirement.strip() for requirement in requirements if requirement.strip())
     if not any(not _LACKS.search(requirement) for requirement in _OUTER_COMMA.split(text) if requirement.strip()):
         raise InferenceError(
@@ -104,7 +107,7 @@ def selector(requirements: Iterable[str]) -> str:
 
 
 def _kind(kinds: Sequence[Kind], item: Mapping[str, Any], namespace: str | None) -> Kind:
-    """The kind of an item: by its apiVersion, else by its kind, else the first that it may be of."""
+    """Return the kind of an item: by its apiVersion, or else by its kind, or else the first kind that it may have."""
     version, name = item.get("api_version"), item.get("kind")
     fit = [
         kind for kind in kinds if (kind.api_version == version if version else name in {one.kind for one in kind.all})
@@ -128,7 +131,7 @@ def _parse(item: Mapping[str, Any], kind: Kind, namespace: str | None) -> Wanted
 
 
 def _given(item: Mapping[str, Any]) -> dict[str, Any]:
-    """What an item says of its metadata, short or in a manifest."""
+    """Return the metadata of an item, whether the item is short or a manifest."""
     short = {
         field: item[field] for field in ("name", "namespace", "labels", "annotations") if item.get(field) is not None
     }

@@ -4,7 +4,10 @@
 
 # Private to this collection: it may change in any release.
 
-"""Error texts about several objects. Pure. One object: a sentence; several: a line each, the same text told once."""
+"""Error messages about one or more objects. All functions are pure.
+
+A message about one object is a sentence. A message about several has a line for each different text.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,23 @@ from ansible_collections.slipway.inference.plugins.module_utils._advice_data imp
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key
 
-# How many names, and how many lines of a log, a message shows.
+# Number of names, and of log lines, that a message contains.
 NAMES = 10
 LOG_LINES = 5
-# Reasons that leave the cause to the log.
+# Reasons whose cause is only in the log.
 UNEXPLAINED = frozenset({"CacheLoadFailed", "CopyFailed", "CrashLoopBackOff", "InspectionFailed", "StartupTimeout"})
-# Of how many reasons it says what to do.
+# Number of reasons for which a message contains advice.
 ADVISED = 3
 
 
 def names(labels: Sequence[str]) -> str:
-    """``a, b and c``, and from the eleventh on only how many."""
+    """Return ``a, b and c``. After the first ``NAMES`` labels, only the number of the others is given."""
     shown = [*labels[:NAMES], *([f"{len(labels) - NAMES} more"] if len(labels) > NAMES else [])]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def shown(keys: Iterable[Key]) -> dict[Key, str]:
-    """Each object's label, with its kind where there are several."""
+    """Return each object's label for messages, with its kind if there are several kinds."""
     keys = list(keys)
     several = len({key.kind for key in keys}) > 1
     return {key: f"{key.kind.kind} {key.label}" if several else key.label for key in keys}
@@ -41,7 +44,8 @@ def shown(keys: Iterable[Key]) -> dict[Key, str]:
 def refused(
     errors: Mapping[Key, InferenceError], tried: Collection[Key], keys: Collection[Key], word: str
 ) -> InferenceError:
-    """``word``: what happened to them: refused (so nothing was changed), not applied, not deleted."""
+    """Return the error for objects that the server rejected. ``word`` is ``refused`` (nothing was changed), ``not
+    applied`` or ``not deleted``."""
     first = next(iter(errors.values()))
     messages = {key: error.message for key, error in errors.items()}
     further = " Nothing was changed." if word == "refused" and len(keys) > 1 else ""
@@ -76,7 +80,7 @@ def late(
 
 
 def _advice(results: Mapping[Key, Mapping[str, Any]]) -> tuple[str, ...]:
-    """What to do about the first reasons of these."""
+    """Return advice for the first few reasons in these results."""
     messages: dict[str, str] = {}
     for result in results.values():
         messages.setdefault(str(result.get("reason") or ""), str(result.get("message") or ""))
@@ -87,7 +91,7 @@ def _advice(results: Mapping[Key, Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def advise(reason: str, message: str) -> str:
-    """What to do about a condition of this reason; empty if nothing is known, or to be done."""
+    """Return advice for a condition with this reason and message, or an empty string if there is none."""
     lower = message.lower()
     return next((do for text, do in CASES.get(reason, ()) if text in lower), ADVICE.get(reason, ""))
 
@@ -103,23 +107,23 @@ def _is_explained(result: Mapping[str, Any]) -> bool:
 
 
 def _state(result: Mapping[str, Any], *, explained: bool = False) -> str:
-    """Reason and message, and what events and log add to them. ``explained``: whether the cause is known, so that the
-    log adds nothing."""
+    """Return reason and message of a result, with details from events and log. If ``explained``, the cause is known and
+    the log is omitted."""
     message = result.get("message") or ""
     text = f"{result['reason']}: {message}" if result.get("reason") and message else result.get("reason") or message
     warnings = [event for event in result.get("events") or () if event["type"] == "Warning"]
-    # What keeps an object from going is known to its pods only.
+    # Only events show what blocks the deletion of an object.
     if warnings and (not message or result.get("reason") == "Deleting"):
         text = f"{text} {warnings[-1]['reason']}: {warnings[-1]['message']}".strip()
     log = [line for line in result.get("log") or () if line.strip()][-LOG_LINES:]
-    # A message of several lines brings those lines of the log that matter.
+    # A message of several lines already contains the relevant log lines.
     if log and not explained and "\n" not in message:
         text = "\n".join([f"{text} Last log lines:".strip(), *log])
     return text or "It reports no reason."
 
 
 def _list(messages: Mapping[Key, str], keys: Collection[Key], one: str, several: str, further: str = "") -> str:
-    """``messages``: what is to be said of some of the ``keys``."""
+    """Return a message with the text of each object in ``messages``. ``keys`` are all objects of the task."""
     if len(keys) == 1:
         [(key, text)] = messages.items()
         return f"{key.kind.kind} {key.label} {one}.{further} {text}"

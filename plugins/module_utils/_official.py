@@ -4,7 +4,8 @@
 
 # Private to this collection: it may change in any release.
 
-"""Connections by the official client, for what `_settings` leaves to it: exec plugins, auth providers, rare proxies."""
+"""Connections that use the official client, for cases that ``_settings`` does not support: exec plugins, auth providers
+and rare proxies."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._settings import
 
 CONNECTIONS = 32
 
-# Options that are set on the client's configuration as they are, by the name that they have there.
+# Attributes of the client's configuration to which options are copied unchanged.
 _PLAIN = {
     "validate_certs": "verify_ssl",
     "ca_cert": "ssl_ca_cert",
@@ -35,7 +36,7 @@ _PLAIN = {
 
 
 class OfficialConnection:
-    """A urllib3 pool that speaks TLS and proxies as configured, and headers with a fresh token."""
+    """A connection that uses a urllib3 pool for TLS and proxies, and headers with a fresh token."""
 
     def __init__(self, pool: Any, configuration: Any, headers: tuple[tuple[str, str], ...]) -> None:
         self.host: str = configuration.host.rstrip("/")
@@ -43,7 +44,7 @@ class OfficialConnection:
         self._lock = threading.Lock()
 
     def headers(self) -> list[tuple[str, str]]:
-        """Headers that identify the caller. A token that has expired is replaced."""
+        """Return the headers that identify the caller. An expired token is replaced."""
         with self._lock:
             token = self._configuration.auth_settings().get("BearerToken", {}).get("value")
         if not token and self._configuration.username and self._configuration.password:
@@ -71,7 +72,7 @@ class OfficialConnection:
                 redirect=False,
                 timeout=Timeout(connect=min(_http.CONNECT_SECONDS, seconds), read=seconds, total=seconds),
             )
-            # Of a stream, this reads only what the server says against it.
+            # For a stream, only the body of an error response is read here.
             content = b"" if streamed and answer.status < 300 else answer.data
         except (HTTPError, OSError) as error:
             cause = getattr(error, "reason", None) or error
@@ -92,7 +93,8 @@ def _chunks(answer: Any) -> Iterator[bytes]:
 
 
 def connect(auth: Mapping[str, Any]) -> OfficialConnection:
-    """The connection that the options and this process' environment describe. Nothing is sent yet."""
+    """Return the connection that the options and this process's environment describe, without sending a request. Raise
+    InferenceError if there is no usable configuration."""
     try:
         import urllib3
         from kubernetes.client.rest import RESTClientObject
@@ -132,7 +134,7 @@ def _configuration(auth: Mapping[str, Any]) -> Any:
 
 
 def _load(auth: Mapping[str, Any], configuration: Any) -> None:
-    """Fills the configuration from a kubeconfig or from the pod that this runs in."""
+    """Fill the configuration from a kubeconfig or from the account of the pod in which this process runs."""
     import yaml
     from kubernetes import config
 
@@ -157,5 +159,5 @@ def _load(auth: Mapping[str, Any], configuration: Any) -> None:
         config.load_kube_config(config_file=paths or None, **further)
     except (config.ConfigException, yaml.YAMLError, OSError, ValueError, KeyError, TypeError) as error:
         if auth.get("host"):
-            return  # An address alone is allowed: it may ask for no credentials.
+            return  # A host without credentials is allowed: the server may not require any.
         raise InferenceError("no_connection_details", f"No usable kubeconfig: {str(error).rstrip('.')}.") from error

@@ -4,9 +4,9 @@
 
 # Private to this collection: it may change in any release.
 
-"""What an object's status means: ready, settled, failed for good or on its way, and why. Pure.
+"""The meaning of an object's status: ready, settled, failed or waiting, and why. All functions are pure.
 
-A status counts only when it speaks of the newest spec: ``status.observedGeneration`` must have reached
+A status counts only if it describes the latest spec: ``status.observedGeneration`` must have reached
 ``metadata.generation``.
 """
 
@@ -26,16 +26,17 @@ from ansible_collections.slipway.inference.plugins.module_utils._rules import (
     value_at,
 )
 
-# Settled: as it was asked to be, which is not to answer, such as a service that is stopped.
+# A settled object matches its spec but serves no requests, such as a stopped service.
 WAITING, READY, SETTLED, FAILED = "waiting", "ready", "settled", "failed"
 DONE = frozenset({READY, SETTLED})
-# The phase of an object whose status has none.
+# Phases of objects whose status has no phase.
 PHASES = {WAITING: "Pending", READY: "Ready", SETTLED: "Stopped", FAILED: "Failed"}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``state`` is waiting, ready, settled or failed; ``reason`` one word, ``message`` what a person can act on."""
+    """The meaning of a status. ``state`` is waiting, ready, settled or failed, ``reason`` is one word, and ``message``
+    is for people."""
 
     state: str
     reason: str = ""
@@ -47,7 +48,8 @@ class Verdict:
 
 
 def judge(kind: Kind, resource: Mapping[str, Any], wait_for: Rule | None = None) -> Verdict:
-    """What the status says. ``wait_for`` takes the place of the kind's rules of readiness; its failure rule stays."""
+    """Return the meaning of an object's status. ``wait_for`` replaces the kind's rules for ready and settled; the rule
+    for failed stays in effect."""
     rule = wait_for or kind.ready
     if rule is None:
         return Verdict(READY)
@@ -75,7 +77,7 @@ def judge(kind: Kind, resource: Mapping[str, Any], wait_for: Rule | None = None)
 
 
 def tell(kind: Kind, resource: Mapping[str, Any]) -> tuple[str, str]:
-    """Reason and message of the first condition that is not as it should be; empty where all are."""
+    """Return reason and message of the first condition that is not normal. Both are empty if all are normal."""
     for usual in kind.telling:
         actual = condition(resource, usual.type)
         if actual and not holds(usual, resource):
@@ -84,7 +86,7 @@ def tell(kind: Kind, resource: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def warning(resource: Mapping[str, Any]) -> str:
-    """What is wrong with a resource that is ready: its short ID leads to another model. Empty if nothing is."""
+    """Return a warning if a ready object's short model ID leads to another model, and an empty string otherwise."""
     route = condition(resource, "Routed")
     if route.get("status") != "False" or route.get("reason") != "NameConflict":
         return ""
@@ -92,7 +94,7 @@ def warning(resource: Mapping[str, Any]) -> str:
 
 
 def summary(kind: Kind, resource: Mapping[str, Any]) -> dict[str, Any]:
-    """What results show of an object. ``ready`` follows the kind's own rule."""
+    """Return the summary of an object for results. ``ready`` follows the kind's own rule."""
     verdict = judge(kind, resource)
     return {
         "kind": kind.kind,

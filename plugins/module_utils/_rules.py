@@ -4,9 +4,9 @@
 
 # Private to this collection: it may change in any release.
 
-"""Rules about an object's state, and whether they hold. Pure.
+"""Rules about an object's state, and whether they hold. All functions are pure.
 
-The readiness and failure rules of the APIs are made of these, and so is what a user asks for with ``wait_for``.
+The readiness and failure rules of the APIs consist of these rules, and so does the option ``wait_for``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Condition:
-    """A status condition has this status and, where given, one of these reasons, or none of the others.
+    """A rule that holds if a status condition has this status and, if set, one of ``reasons`` and none of
+    ``other_than``.
 
-    One with an excused reason will do whatever its status; where it is optional, so will none at all.
+    With a reason in ``excused``, the rule holds for any status. If ``optional``, it also holds if the condition is
+    missing.
     """
 
     type: str
@@ -38,7 +40,8 @@ class Condition:
 
 @dataclass(frozen=True)
 class Field:
-    """The field at a dotted path is there (or not), is one of these values, or matches a regular expression."""
+    """A rule that holds if the field at a dotted path exists (or not), has one of these values, or matches a regular
+    expression."""
 
     path: str
     within: tuple[Any, ...] = ()
@@ -60,7 +63,7 @@ Rule: TypeAlias = "Condition | Field | AllOf | AnyOf"
 
 
 def holds(rule: Rule, resource: Mapping[str, Any]) -> bool:
-    """Whether a rule holds for an object as the API server gives it."""
+    """Whether a rule holds for an object as the API server returns it."""
     if isinstance(rule, AllOf):
         return all(holds(part, resource) for part in rule.rules)
     if isinstance(rule, AnyOf):
@@ -92,7 +95,7 @@ def _field_holds(rule: Field, value: Any) -> bool:
 
 
 def condition(resource: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """The status condition of a type; empty where there is none."""
+    """Return the status condition of a type. The result is empty if there is none."""
     candidate: Mapping[str, Any]
     for candidate in (resource.get("status") or {}).get("conditions") or ():
         if candidate.get("type") == kind:
@@ -101,7 +104,8 @@ def condition(resource: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def value_at(resource: Any, path: str) -> Any:
-    """The value at a dotted path, MISSING where there is none. Numbers index lists; ``\\.`` is a dot inside a key."""
+    """Return the value at a dotted path, or ``MISSING`` if there is none. Numbers index lists, and ``\\.`` is a dot
+    inside a key."""
     value = resource
     for part in re.split(r"(?<!\\)\.", path):
         key = part.replace("\\.", ".")
@@ -115,7 +119,7 @@ def value_at(resource: Any, path: str) -> Any:
 
 
 def describe(rule: Rule) -> str:
-    """A rule in words, for messages."""
+    """Return a rule as text for messages."""
     if isinstance(rule, (AllOf, AnyOf)):
         word = " and " if isinstance(rule, AllOf) else " or "
         return word.join(describe(part) for part in rule.rules)
@@ -129,7 +133,8 @@ def describe(rule: Rule) -> str:
 
 
 def read(data: Mapping[str, Any]) -> Any:
-    """The rule that plain data means: the fields of a Condition or a Field, or the rules of one of the others."""
+    """Return the rule that plain data describes: the fields of a Condition or a Field, or the rules of AllOf or
+    AnyOf."""
     for name, kind in (("all", AllOf), ("any", AnyOf)):
         if name in data:
             return kind(tuple(read(part) for part in data[name]))
@@ -138,7 +143,8 @@ def read(data: Mapping[str, Any]) -> Any:
 
 
 def parse(options: Iterable[Mapping[str, Any]]) -> AllOf:
-    """The rule that the option ``wait_for`` means: all of its entries."""
+    """Return the rule that the option ``wait_for`` describes: all of its entries must hold. Raise InferenceError if an
+    entry is invalid."""
     return AllOf(tuple(_parse(option) for option in options))
 
 

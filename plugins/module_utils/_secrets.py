@@ -4,9 +4,11 @@
 
 # Private to this collection: it may change in any release.
 
-"""Secrets in manifests: found by their names, masked in everything that a module returns. Pure.
+"""Secrets in manifests: detected by their names, and masked in everything that a module returns. All functions are
+pure.
 
-A manifest should name a Secret rather than hold one; where it holds one all the same, it must not reach a log.
+A manifest should refer to a Secret instead of containing the value. If it contains the value, the value must not reach
+a log.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ MASK = "********"
 _VARIABLE = re.compile(
     r"token|secret|passw|credential|api_?key|access_?key|private_?key|(^|_)key$|(^|_)auth(_|$)", re.IGNORECASE
 )
-# Fields that hold a secret themselves; not those that name one, such as secretName.
+# Fields that contain a secret. Fields that name a Secret, such as secretName, are not included.
 _FIELD = re.compile(r"(token|password|passwd|api_?key|access_?key|private_?key|client_?secret)$", re.IGNORECASE)
 # Arguments of engines, such as --api-key VALUE, --hf-token=VALUE or llama.cpp's short -hft VALUE.
 _ARGUMENT = re.compile(
@@ -30,7 +32,7 @@ _ARGUMENT = re.compile(
 )
 # http://user:password@host, such as the address of a proxy.
 _USERINFO = re.compile(r"(?<=://)[^\s/?#]+(?=@)")
-# https://host/file?X-Amz-Signature=..., an address that somebody signed so that whoever has it may read the file.
+# https://host/file?X-Amz-Signature=..., a signed URL that gives everyone who has it access to the file.
 _SIGNATURE = re.compile(
     r"(?<=[?&])([\w.-]*(?:sig|signature|token|api[-_]?key|password|secret)=)([^\s&#]+)", re.IGNORECASE
 )
@@ -39,19 +41,20 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def mask(value: Any) -> Any:
-    """A copy in which every secret is replaced by asterisks."""
+    """Return a copy in which every secret is replaced by asterisks."""
     return _walk(value, [])
 
 
 def secrets_in(value: Any) -> list[str]:
-    """The secrets that `mask` hides, for those who have to hide them in other texts."""
+    """Return the secrets that ``mask`` replaces, so that callers can hide them in other texts."""
     secrets: list[str] = []
     _walk(value, secrets)
     return secrets
 
 
 def _walk(value: Any, secrets: list[str], *, variables: bool = False) -> Any:
-    """``variables``: if it is a dictionary, its keys are names of environment variables."""
+    """Return a copy with masked secrets, and add the secrets to the list. ``variables`` is whether the keys of a
+    dictionary are environment variables."""
     if isinstance(value, dict):
         secret_keys = set(_secret_keys(value, _VARIABLE if variables else _FIELD))
         return {
@@ -76,7 +79,7 @@ def _secret_keys(value: dict[Any, Any], names: re.Pattern[str]) -> Iterator[Any]
 
 
 def _arguments(values: list[Any], secrets: list[str]) -> Iterator[Any]:
-    """The elements of a list, which may be a command line."""
+    """Yield the elements of a list, which may be a command line, with masked secrets."""
     after_flag = False
     for value in values:
         flag = _ARGUMENT.match(value) if isinstance(value, str) else None

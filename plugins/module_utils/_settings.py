@@ -4,10 +4,11 @@
 
 # Private to this collection: it may change in any release.
 
-"""How to reach the API server, as options, environment, kubeconfigs and the account of a pod say it.
+"""Connection settings for the API server, from options, environment, kubeconfigs and a pod's account.
 
-Tokens, passwords, certificates and HTTP proxies are understood here, without the official client, whose import costs
-more than all that a task does. What remains for it: exec plugins, auth providers, and proxies that speak TLS or SOCKS.
+Tokens, passwords, certificates and HTTP proxies are handled here, without the official client, whose import takes
+longer than the rest of a task. The official client handles exec plugins, auth providers, and proxies that use TLS or
+SOCKS.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from ansible_collections.slipway.inference.plugins.module_utils._errors import I
 from ansible_collections.slipway.inference.plugins.module_utils._kubeconfig import NO_PEM, Access, KubeconfigError, Pem
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Where a pod finds its token and the certificate of the cluster's authority."""
+"""Directory in a pod with its token and the certificate of the cluster's CA."""
 TOKEN_SECONDS = 60.0
-"""After which a token's file is read again: such tokens are replaced before they expire."""
+"""Seconds after which a token's file is read again. Such tokens are replaced before they expire."""
 
 
 @dataclass
 class Authorization:
-    """The value of the header of this name, empty where there is none; of a token that lies in a file, its newest."""
+    """The value of the ``Authorization`` header, which may be empty. If ``path`` is set, the token comes from this file
+    and is kept up to date."""
 
     value: str = ""
     path: str = ""
@@ -42,7 +44,7 @@ class Authorization:
 
     def header(self) -> str:
         if self.path and time.monotonic() - self.read_at > TOKEN_SECONDS:
-            # Where it is gone, for a moment or for good, the server says whether it still accepts the last one.
+            # If the file is gone, the server decides whether it still accepts the last token.
             with suppress(OSError):
                 self.value = bearer(_token_in(self.path))
             self.read_at = time.monotonic()
@@ -51,7 +53,7 @@ class Authorization:
 
 @dataclass(frozen=True)
 class Settings:
-    """A way to an API server. ``proxy`` is the URL of an HTTP proxy in between, empty where there is none."""
+    """Settings of a connection to an API server. ``proxy`` is the URL of an HTTP proxy, or empty for none."""
 
     host: str = "http://localhost"
     authorization: Authorization = field(default_factory=Authorization)
@@ -66,15 +68,17 @@ class Settings:
 
 
 def resolve(auth: Mapping[str, Any], environment: Mapping[str, str]) -> Settings | None:
-    """What the options ``auth``, as `_auth.options` gives them, and the environment say; None: only the official client
-    understands it. Raises InferenceError: they say nothing usable."""
+    """Return the settings from the options ``auth``, as returned by ``_auth.options``, and the environment.
+
+    Return None if only the official client supports them. Raise InferenceError if there is no usable configuration.
+    """
     try:
         base = _from_anywhere(auth, environment)
     except (KubeconfigError, OSError, ValueError) as error:
         if not auth.get("host"):
             text = f"No usable kubeconfig: {_sentence(str(error))}"
             raise InferenceError("no_connection_details", text) from error
-        base = Settings()  # An address alone is allowed: it may ask for no credentials.
+        base = Settings()  # A host without credentials is allowed: the server may not require any.
     if base is None:
         return None
     settings = _overridden(base, auth)
@@ -92,13 +96,13 @@ def _sentence(text: str) -> str:
 
 
 def is_complete(auth: Mapping[str, Any]) -> bool:
-    """Whether the options name an address and credentials, so that no kubeconfig is read."""
+    """Whether the options contain a host and credentials, so that no kubeconfig is read."""
     pairs = (("api_key",), ("username", "password"), ("client_cert", "client_key"))
     return bool(auth.get("host")) and any(all(auth.get(name) for name in names) for names in pairs)
 
 
 def impersonation(auth: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The headers that ask to act as somebody else."""
+    """Return the headers that request to act as another user or group."""
     user = auth.get("impersonate_user")
     groups = (("Impersonate-Group", group) for group in auth.get("impersonate_groups") or ())
     return (*((("Impersonate-User", user),) if user else ()), *groups)
@@ -127,7 +131,8 @@ def _from_anywhere(auth: Mapping[str, Any], environment: Mapping[str, str]) -> S
 
 
 def of_pod(environment: Mapping[str, str]) -> Settings | None:
-    """What the account of the pod that this runs in says; None: it runs in none, or the pod has no account."""
+    """Return the settings for the account of the pod in which this process runs. The result is None if it runs in no
+    pod, or the pod has no account."""
     host, port = (environment.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
     token, authority = os.path.join(ACCOUNT, "token"), os.path.join(ACCOUNT, "ca.crt")
     if not host or not port:
@@ -171,7 +176,8 @@ def _of_access(access: Access) -> Settings:
 
 
 def _overridden(settings: Settings, auth: Mapping[str, Any]) -> Settings:
-    """The settings with what options say otherwise. A password given there counts where nothing else is known."""
+    """Return the settings with the values of options applied. A password counts only if there is no other
+    credential."""
     authorization = settings.authorization
     if auth.get("api_key"):
         authorization = Authorization(bearer(auth["api_key"]))
@@ -190,7 +196,7 @@ def _overridden(settings: Settings, auth: Mapping[str, Any]) -> Settings:
 
 
 def _proxy_headers(options: Mapping[str, str | None]) -> tuple[tuple[str, str], ...]:
-    """As the client makes them of these options: ``basic_auth`` goes to the proxy, too."""
+    """Return the headers for the proxy, as the official client does. ``basic_auth`` is also sent to the proxy."""
     headers = [("User-Agent", options.get("user_agent") or "")]
     for name, option in (("Authorization", "basic_auth"), ("Proxy-Authorization", "proxy_basic_auth")):
         username, _colon, password = (options.get(option) or "").partition(":")
@@ -210,7 +216,7 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
 
 
 def split(host: str) -> SplitResult:
-    """The parts of an address, which may lack its scheme. Raises InferenceError."""
+    """Return the parts of a URL, whose scheme may be missing. Raise InferenceError if it is invalid."""
     try:
         parts = urlsplit(host if "://" in host else f"http://{host}")
         parts.port  # noqa: B018  (which is read here for the first time)
@@ -221,7 +227,8 @@ def split(host: str) -> SplitResult:
 
 
 def bypasses(host: str, no_proxy: str) -> bool:
-    """Whether a host is among those of ``no_proxy``: names, domains, addresses and networks, separated by commas."""
+    """Whether ``no_proxy`` contains a host. Its entries are names, domains, addresses and networks, separated by
+    commas."""
     address = split(host)
     name, place = (address.hostname or "").lower(), address.netloc.lower()
     for entry in (part.strip().lower() for part in no_proxy.split(",")):

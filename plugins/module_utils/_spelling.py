@@ -4,24 +4,26 @@
 
 # Private to this collection: it may change in any release.
 
-"""Spelling: which of the names that there are somebody may have meant. Pure, and bounded."""
+"""Suggestions for misspelled names. All functions are pure, and their cost is limited."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from difflib import get_close_matches
 
-# Names of so many characters, and so many names, are compared.
+# Limits of the comparison: the length of a name, and the number of names.
 CHARACTERS = 100
 NAMES = 1000
 SUGGESTED = 3
-# How alike two names have to be, from 0 to 1.
+# Minimum similarity of two names, from 0 to 1.
 ALIKE = 0.5
 
 
 def alike(name: str, choices: Collection[str]) -> list[str]:
-    """The likeliest first: at most SUGGESTED names that begin with it, or are written nearly as it is; the one that
-    differs in case alone."""
+    """Return up to SUGGESTED similar names, the likeliest first. A name that differs only in case is the only result.
+
+    Other candidates begin with ``name`` or have a similar spelling.
+    """
     names = sorted(one for one in choices if len(one) <= CHARACTERS)[:NAMES]
     if not name or len(name) > CHARACTERS:
         return []
@@ -34,6 +36,6 @@ def alike(name: str, choices: Collection[str]) -> list[str]:
 
 
 def did_you_mean(name: str, choices: Collection[str]) -> str:
-    """``Did you mean a or b?``; empty where nothing is like it."""
+    """Return ``Did you mean a or b?``, or an empty string if no name is similar."""
     names = alike(name, choices)
     return f"Did you mean {' or '.join(names)}?" if names else ""

@@ -4,7 +4,8 @@
 
 # Private to this collection: it may change in any release.
 
-"""A module's run, from its options to its JSON: the only util that knows Ansible. Modules are thin around it."""
+"""The run of a module, from its options to its JSON result. This is the only module utility that depends on Ansible,
+and modules are thin wrappers around it."""
 
 from __future__ import annotations
 
@@ -59,27 +60,28 @@ _MANIFEST: Spec = {
 }
 
 
-# What a task that failed does not show of its objects without -v, nor of those because of which it failed.
+# Fields of objects that a failed task does not show without -v: of all objects, and also of those that failed.
 LONG = frozenset({"conditions", "events", "log"})
 MINOR = frozenset({"drift", "phase", "url", "waited"})
 
 
 class Module(AnsibleModule):
-    """Keeps secrets out of all that it says: results, errors in its arguments, warnings, the target's system log."""
+    """An Ansible module that keeps secrets out of its output: results, errors about arguments, warnings and the
+    target's system log."""
 
     def _load_params(self) -> None:
         super()._load_params()
-        # At once: an error in the arguments shows all of them as they came.
+        # Do this first, because an error about an argument shows all arguments unchanged.
         self._keep_secrets()
 
     def _log_invocation(self) -> None:
-        self._keep_secrets()  # Texts have become dictionaries meanwhile.
+        self._keep_secrets()  # In the meantime, texts have become dictionaries.
         super()._log_invocation()
 
     def _keep_secrets(self) -> None:
         secrets = secrets_in([self.params, _auth.options({}, os.environ)])
         secrets += _auth.secrets_of(self.params.get("kubeconfig"))
-        # Short values are masked where they stand; masked everywhere they would garble the output.
+        # Short values are masked only in their fields. Masking them everywhere would garble the output.
         self.no_log_values.update(secret for secret in secrets if len(secret) >= 6)
 
     def _hide_arguments(self) -> None:
@@ -88,7 +90,8 @@ class Module(AnsibleModule):
         }
 
     def _unknown(self, msg: str) -> str:
-        """Which arguments do not exist, with the nearest ones; empty if Ansible's message names them."""
+        """Return the arguments that do not exist, with suggestions. The result is empty if there are none or Ansible's
+        message already names them."""
         arguments = [
             name for argument, spec in self.argument_spec.items() for name in (argument, *spec.get("aliases", ()))
         ]
@@ -103,7 +106,8 @@ class Module(AnsibleModule):
         raise AssertionError("exit_json ends the module")
 
     def fail_json(self, msg: str, **result: Any) -> NoReturn:
-        """Without ``error_code`` it is Ansible that finds the arguments wrong."""
+        """End the module with a failure. Without ``error_code``, the failure comes from Ansible and is about the
+        arguments."""
         if "error_code" not in result:
             msg = ". ".join(filter(None, (msg, self._unknown(msg))))
         self._hide_arguments()
@@ -112,7 +116,8 @@ class Module(AnsibleModule):
 
 
 def _shown_argument(value: Any, spec: Mapping[str, Any]) -> Any:
-    """An argument as it may be shown. A text where a dictionary belongs could not be searched for secrets."""
+    """Return an argument with masked secrets. Text in place of a dictionary or list is masked as a whole, because it
+    cannot be searched for secrets."""
     if isinstance(value, str) and spec.get("type") in ("dict", "list"):
         return MASK
     if isinstance(value, list):
@@ -123,7 +128,8 @@ def _shown_argument(value: Any, spec: Mapping[str, Any]) -> Any:
 
 
 def state_arguments(*plurals: str) -> Spec:
-    """Arguments of a module that makes and deletes objects; ``plurals`` name the options with many of them."""
+    """Return the arguments of a module that creates and deletes objects. ``plurals`` are the options with lists of
+    objects."""
     return {
         **_auth.ARGUMENTS,
         **_OBJECT,
@@ -136,7 +142,7 @@ def state_arguments(*plurals: str) -> Spec:
 
 
 def _wait_arguments(*, wait: bool) -> Spec:
-    """``wait``: whether it is waited where a task does not say it."""
+    """Return the arguments about waiting. ``wait`` is the default of the argument ``wait``."""
     rule = {**_RULE, "any": {"type": "list", "elements": "dict", "options": _RULE, **_one_of("condition", "field")}}
     return {
         "wait": {"type": "bool", "default": wait},
@@ -154,7 +160,7 @@ def _one_of(*names: str) -> Spec:
 
 
 def info_arguments() -> Spec:
-    """Arguments of a module that reads objects."""
+    """Return the arguments of a module that reads objects."""
     return {
         **_auth.ARGUMENTS,
         "name": {"type": "str"},
@@ -165,10 +171,10 @@ def info_arguments() -> Spec:
 
 
 def run_state(module: Module, kinds: Kinds) -> None:
-    """Makes, changes or deletes the objects that the task names, and ends the module.
+    """Create, change or delete the objects in the task, and end the module.
 
-    ``kinds``: those that the objects in each option may be of, one an API; options that others need come first. The
-    last are also those of a single object, and what ``wait_for`` speaks of.
+    ``kinds`` maps each option to the kinds that its objects may have, one for each API. Options that others need come
+    first. The kinds of the last option also apply to the single object and to ``wait_for``.
     """
     run(module, lambda: _change(module, kinds))
 
@@ -176,13 +182,15 @@ def run_state(module: Module, kinds: Kinds) -> None:
 def run_info(
     module: Module, kind: Kind, plural: str, extra_fields: Callable[[Object], Mapping[str, Any]] | None = None
 ) -> None:
-    """Reads objects of a kind and of those that belong to it, and ends the module. ``extra_fields``: what the
-    summary of an object shows beyond the usual."""
+    """Read the objects of a kind and of the kinds that belong to it, and end the module.
+
+    ``extra_fields`` returns fields to add to the summary of an object.
+    """
     run(module, lambda: _look(module, kind, plural, extra_fields))
 
 
 def run(module: Module, work: Callable[[], dict[str, Any]]) -> None:
-    """Ends the module with the result of ``work``, or with the error that it raises."""
+    """End the module with the result of ``work``, or with the error that it raises."""
     try:
         result = work()
     except InferenceError as error:
@@ -205,7 +213,7 @@ def _fail(module: Module, error: InferenceError, result: dict[str, Any]) -> NoRe
 
 
 def in_brief(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a task that failed shows without ``-v``: every object, but not what is long."""
+    """Return the result that a failed task shows without ``-v``: all objects, but without their long fields."""
     return {
         name: [_in_brief(name, one) for one in value] if isinstance(value, list) and name != "diff" else value
         for name, value in result.items()
@@ -213,7 +221,7 @@ def in_brief(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_brief(of: str, one: Mapping[str, Any]) -> dict[str, Any]:
-    """``of``: the name of its list."""
+    """Return an entry of a result without its long fields. ``of`` is the name of the list that contains the entry."""
     if of != "resources":
         left_out = LONG | MINOR if "error_code" in one else LONG
         return {name: value for name, value in one.items() if name not in left_out}
@@ -248,13 +256,15 @@ def _change(module: Module, kinds: Kinds) -> dict[str, Any]:
 
 
 def _result(key: _manifest.Key, report: _bulk.Report, state: str) -> dict[str, Any]:
-    """What came of an object. Secrets in its drift are masked already, where their names were still known."""
+    """Return the result for an object, with masked secrets. Secrets in its drift are already masked, because detecting
+    them needs the field names."""
     shown: dict[str, Any] = mask(report.results[key])
     return shown if state == "absent" else {**shown, "drift": report.drift.get(key, [])}
 
 
 def _prune(params: Mapping[str, Any], kinds: Sequence[Kind], desired: Sequence[_manifest.Wanted]) -> _bulk.Prune | None:
-    """What the task removes beside what it makes: of the APIs that it speaks of, in the namespaces that it names."""
+    """Return the objects that the task prunes: those of the APIs and namespaces that the task uses. The result is None
+    without the option."""
     if params.get("prune") is None:
         return None
     if params["state"] != "present":
@@ -282,12 +292,13 @@ def _items(params: Mapping[str, Any], kinds: Kinds) -> Iterator[tuple[Sequence[K
 
 
 def _main(kinds: Kinds) -> Sequence[Kind]:
-    """The kinds that the module is about."""
+    """Return the kinds that the module is named after, from the last option."""
     return [*kinds.values()][-1]
 
 
 def _wait_for(params: Mapping[str, Any], kinds: Iterable[Kind]) -> dict[Kind, _rules.Rule]:
-    """What to wait for in place of the rules of these kinds."""
+    """Return the rule of the option ``wait_for`` for each of these kinds. The result is empty if the option is not
+    set."""
     if not params["wait_for"]:
         return {}
     return dict.fromkeys((one for kind in kinds for one in kind.all), _rules.parse(params["wait_for"]))
@@ -298,7 +309,7 @@ def _look(
 ) -> dict[str, Any]:
     params = module.params
     client = Client(_auth.connect(params), module.warn)
-    # What is of the whole cluster is in no namespace.
+    # Cluster-scoped objects are in no namespace.
     kinds = [one for one in kind.all if one.namespaced or not params["namespace"]]
     wait_for = _wait_for(params, [kind])
 
@@ -334,7 +345,7 @@ def _shown_state(
     extra_fields: Callable[[Object], Mapping[str, Any]] | None,
     report: _bulk.Report,
 ) -> dict[str, Any]:
-    """What is said of an object that was read, with what a wait for it has found out."""
+    """Return the summary of an object that was read, with the results of a wait and with masked secrets."""
     waited = report.results.get(key, {})
     shown: dict[str, Any] = mask(
         {**summary(key.kind, resource), **waited, **(extra_fields(resource) if extra_fields else {})}
@@ -343,7 +354,7 @@ def _shown_state(
 
 
 def _shown(kind: Kind, resource: Object) -> Object:
-    """A whole object without what only the API server cares for, and without secrets."""
+    """Return a whole object without ``managedFields`` and with masked secrets."""
     metadata = {key: value for key, value in resource["metadata"].items() if key != "managedFields"}
     # Items of a list name neither apiVersion nor kind.
     named = {"apiVersion": kind.api_version, "kind": kind.kind}

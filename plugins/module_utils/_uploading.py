@@ -4,10 +4,10 @@
 
 # Private to this collection: it may change in any release.
 
-"""An upload of a model: waits for its session, sends what is not there yet, and waits until it is published.
+"""The upload of a model: wait for its session, send the missing bytes, and wait until it is published.
 
-All of it ends at one time, whatever the other side does. What was there before is compared by its digests, so that two
-files are never put together.
+One time limit applies to all of this, regardless of the depot. The digests of stored pieces are compared with the file,
+so that two different files are never combined.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._depot import En
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 
 SLICE = 256 << 20
-"""Bytes that one request sends."""
+"""Number of bytes in one request."""
 LOOK_SECONDS = 2.0
 API_SECONDS = 60
 MODEL = Kind("ai.deckhouse.io", "v1alpha1", "Model", "models")
@@ -35,33 +35,33 @@ SECRET = Kind("", "v1", "Secret", "secrets")
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 AUTHORITY = "slipway-depot-ca"
 UPLOADED = "slipway.inference/uploaded"
-# Phases in which an upload is awaited, and in which there is nothing more to upload.
+# Phases in which the controller waits for an upload, and in which nothing more must be uploaded.
 BEFORE, AFTER = frozenset({"", "Pending", "WaitForUpload"}), frozenset({"Publishing", "Ready"})
 
 
 @dataclass(frozen=True)
 class Session:
-    """A model, and what is needed to send it. ``found``: the model as it is in the cluster."""
+    """A model as it exists in the cluster (``found``), and the endpoint for its upload."""
 
     endpoint: Endpoint
     found: Object
 
 
 class Waiting:
-    """Time that is left, for all of it."""
+    """A time limit, in seconds, for the whole upload."""
 
     def __init__(self, seconds: float) -> None:
         self.until = time.monotonic() + seconds
 
     def pause(self, seconds: float, otherwise: InferenceError) -> None:
-        """Raises ``otherwise`` where the time is up before."""
+        """Sleep for ``seconds``, or raise ``otherwise`` if the time limit ends before."""
         if time.monotonic() + seconds > self.until:
             raise otherwise
         time.sleep(seconds)
 
 
 class Cluster:
-    """What the cluster knows of one model."""
+    """The model to upload, and the objects that belong to it, in the cluster."""
 
     def __init__(self, client: Client, namespace: str, name: str, depot_namespace: str) -> None:
         self._client, self._namespace, self._name, self._depot = client, namespace, name, depot_namespace
@@ -71,8 +71,11 @@ class Cluster:
         return self._read(self._kind, self._namespace, self._name)
 
     def session(self, waiting: Waiting, *, wait: bool = True) -> tuple[Object, Mapping[str, str] | None]:
-        """The model, and the data of the Secret that opens its upload; none where nothing is to be uploaded, or
-        ``wait`` is False and it is not there yet."""
+        """Return the model, and the data of the Secret for its upload.
+
+        The data is None if nothing must be uploaded, or if ``wait`` is False and the session is not open yet. Raise
+        InferenceError if the model has failed or the time limit ends.
+        """
         while True:
             model = self.model()
             phase, upload = phase_of(model), (model.get("status") or {}).get("upload") or {}
@@ -88,7 +91,7 @@ class Cluster:
             waiting.pause(LOOK_SECONDS, late)
 
     def authority(self) -> str:
-        """PEM text; empty where it cannot be read."""
+        """Return the PEM text of the depot's CA, or an empty string if it cannot be read."""
         try:
             config_map = self._read(CONFIG_MAP, self._depot, AUTHORITY)
         except InferenceError as error:
@@ -98,7 +101,8 @@ class Cluster:
         return str((config_map.get("data") or {}).get("ca.crt") or "")
 
     def published(self, waiting: Waiting) -> Object:
-        """The model once it is Ready. Raises InferenceError where it has failed, or the time is up."""
+        """Wait until the model is Ready, and return it. Raise InferenceError if it has failed or the time limit
+        ends."""
         while True:
             model = self.model()
             phase = phase_of(model)
@@ -128,7 +132,7 @@ def phase_of(model: Object) -> str:
 
 
 def uploaded(model: Object) -> bool:
-    """Whether all bytes of it were there already."""
+    """Whether all bytes of the model have been uploaded."""
     return bool((model["metadata"].get("annotations") or {}).get(UPLOADED))
 
 
@@ -139,8 +143,11 @@ def send(
     tell: Callable[[int], None],
     renewed: Callable[[], Endpoint | None] = lambda: None,
 ) -> tuple[int, int]:
-    """Sends what is not there. Returns the offset at which it went on, and the bytes that were sent. ``tell`` hears
-    how many are there; ``renewed`` returns another endpoint if the token has expired."""
+    """Send the bytes that the depot lacks. Return the offset at which the upload resumed, and the number of bytes sent.
+
+    ``tell`` is called with the number of stored bytes. ``renewed`` returns a new endpoint if the token has expired, or
+    None.
+    """
     resumed, sent, first, backoff = 0, 0, True, Backoff()
     while True:
         try:
@@ -159,7 +166,7 @@ def send(
             if answer.status < 300:
                 sent += size
                 backoff.reset()
-            elif answer.status != 409:  # Else somebody else sends, or the offset is another one: it is asked for again.
+            elif answer.status != 409:  # A 409 means another sender or another offset, so the state is read again.
                 raise refusal(answer)
             else:
                 waiting.pause(backoff.pause(), refusal(answer))
@@ -176,7 +183,7 @@ def send(
 
 
 def _fits(state: State, what: Content) -> bool:
-    """Whether what is there is the begin of this."""
+    """Whether the stored bytes are the beginning of this content."""
     if not state.offset:
         return True
     return state.length == what.size and _mismatch(state, what) is None
@@ -188,7 +195,7 @@ def _same(state: State, what: Content) -> None:
 
 
 def _mismatch(state: State, what: Content) -> int | None:
-    """Where the first piece begins that is another one."""
+    """Return the offset of the first stored piece that differs from the content, or None if there is none."""
     offset = 0
     for digest, size in state.pieces:
         if what.digest(offset, size) != digest:

@@ -4,11 +4,11 @@
 
 # Private to this collection: it may change in any release.
 
-"""The wait engine: all objects together, by watch, until all are done, one has failed for good, or the time is up.
+"""The wait engine, which watches all objects until all are done, one has failed, or the time limit ends.
 
-One thread a kind and namespace follows its objects (list, watch, list again when the server has forgotten the version)
-and tells a `Board` what it sees; the caller waits at the board. Cut streams, restarts of the API server and requests to
-slow down are waited out; where watching is not permitted, it polls.
+One thread for each kind and namespace follows its objects: it lists and watches, and lists again if the server no
+longer has the version. It reports each object to a ``Board``, at which the caller waits. Broken streams, restarts of
+the API server and requests to slow down are waited out. If watching is forbidden, the thread polls.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._rules import Ru
 
 WATCH_SECONDS = 60
 POLL_SECONDS = 2.0
-# Right after a restart the API server may refuse what it allows a moment later.
+# Seconds for which rejected requests are retried. Right after a restart, the API server may reject valid requests.
 REFUSAL_SECONDS = 15.0
 IN_USE = "InUse"
 DELETED = Verdict(FAILED, "Deleted", "It was deleted during the wait.")
@@ -45,19 +45,19 @@ DELETED = Verdict(FAILED, "Deleted", "It was deleted during the wait.")
 
 @dataclass
 class Watched:
-    """An object that is waited for: as last seen, and what that means. ``resource`` is None when it is gone."""
+    """An object to wait for, as last seen, and the meaning of its status. ``resource`` is None once it is gone."""
 
     resource: Object | None
     uid: str
     generation: int
-    # What its own status says, and what that means beside all others.
+    # The meaning of the object's status, and the verdict that also considers the other objects.
     told: Verdict = field(default_factory=lambda: Verdict(WAITING))
     verdict: Verdict = field(default_factory=lambda: Verdict(WAITING))
     waited: float = 0.0
 
 
 class Board:
-    """What is known of all objects, shared by the threads that follow them and the caller that waits."""
+    """The state of all objects, shared by the threads that follow them and the caller that waits."""
 
     def __init__(self, wait_for: Mapping[Kind, Rule], *, gone: bool = False) -> None:
         self._wait_for, self._gone = wait_for, gone
@@ -65,17 +65,17 @@ class Board:
         self._started = time.monotonic()
         self.items: dict[Key, Watched] = {}
         self.error: InferenceError | None = None
-        # The last trouble with the API server, empty while it answers.
+        # The last error of the API server. Empty while it responds.
         self.trouble = ""
 
     def add(self, key: Key, resource: Object) -> None:
-        """Waits for this object, in this generation or a newer one."""
+        """Start waiting for this object, in this generation or a newer one."""
         metadata = resource["metadata"]
         self.items[key] = Watched(resource, metadata["uid"], metadata.get("generation", 0))
         self.saw(key, resource)
 
     def saw(self, key: Key, resource: Object) -> None:
-        """Takes note of an object as it is now. What a watch tells of the time before the change is ignored."""
+        """Record the current state of an object. Events from before this task's change are ignored."""
         with self._changed:
             item = self.items.get(key)
             metadata = resource["metadata"]
@@ -88,14 +88,14 @@ class Board:
                 self._conclude(key, item, resource)
 
     def lost(self, key: Key, uid: str) -> None:
-        """Takes note that an object is gone."""
+        """Record that the object with this UID is gone."""
         with self._changed:
             item = self.items.get(key)
             if item is not None and uid == item.uid:
                 self._conclude(key, item, None)
 
     def only(self, place: Place, resources: list[Object]) -> None:
-        """Takes note of all objects of a place: those that are missing are gone."""
+        """Record the complete list of objects of a kind and namespace. Objects that are missing in it are gone."""
         there = {key_of(place.kind, resource): resource for resource in resources}
         for key in self.at(place):
             item, resource = self.items[key], there.get(key)
@@ -113,12 +113,12 @@ class Board:
         return [key for key in self.items if (key.kind, key.namespace) == place]
 
     def pending(self, place: Place) -> bool:
-        """Whether something there is still waited for."""
+        """Whether the caller still waits for an object of this kind and namespace."""
         with self._changed:
             return any(self.items[key].verdict.state == WAITING for key in self.at(place))
 
     def wait(self, until: float) -> bool:
-        """Whether all were done in time. Returns at once when one has failed or nothing can be learnt any more."""
+        """Whether all objects were done in time. Return early if one has failed or an error makes waiting useless."""
         with self._changed:
             while not self._decided() and (remaining := until - time.monotonic()) > 0:
                 self._changed.wait(min(remaining, 1.0))
@@ -141,7 +141,7 @@ class Board:
         return judge(key.kind, resource, self._wait_for.get(key.kind))
 
     def _weigh(self, key: Key, item: Watched) -> None:
-        """Makes of what an object says of itself what it means beside those that it needs."""
+        """Set the verdict on an object from its own status and from the objects that it needs."""
         before, item.verdict = item.verdict.state, item.told
         certain = self._gone or item.told is DELETED or item.told.state == WAITING
         if not certain and (needed := self._in_doubt_for(key, item)):
@@ -152,9 +152,10 @@ class Board:
         self._changed.notify_all()
 
     def _in_doubt_for(self, key: Key, item: Watched) -> Key | None:
-        """What the object needs, if what it says of itself may be of the time before that was changed by this task.
+        """Return the object that makes this object's status doubtful, or None.
 
-        Watches keep no order among each other; but its status tells what it has seen.
+        The status may be from before this task changed an object that it needs, because the events of different watches
+        have no order. The status itself lists the needed objects that its controller has seen.
         """
         refused = key.kind.refused is not None and holds(key.kind.refused, item.resource or {})
         for need in key.kind.needs:
@@ -170,14 +171,15 @@ class Board:
         return None
 
     def _judge_doubted(self) -> None:
-        """What becomes of others ends doubts."""
+        """Update objects whose doubts may have been resolved by changes of other objects."""
         for key, item in self.items.items():
             if item.verdict.state == WAITING != item.told.state:
                 self._weigh(key, item)
 
 
 def _seen(kind: Kind, resource: Object | None, name: str, needed: Watched) -> Object | None:
-    """What a status tells of an object that is needed; None: nothing, or of the time before it was changed."""
+    """Return the entry in a status about a needed object. The result is None if there is none, or it is from before the
+    object was changed."""
     observed = value_at(resource, kind.seen)
     entries = observed if isinstance(observed, list) else []
     for entry in entries:
@@ -187,7 +189,7 @@ def _seen(kind: Kind, resource: Object | None, name: str, needed: Watched) -> Ob
 
 
 def _leaving(kind: Kind, resource: Object) -> Verdict:
-    """Why something that is deleted is still there: its status may know who needs it."""
+    """Return why a deleted object still exists: the reason in its status, or else its finalizers."""
     reason, message = tell(kind, resource)
     return Verdict(WAITING, *((reason, message) if reason == IN_USE else ("Deleting", _held_by(resource))))
 
@@ -200,16 +202,17 @@ def _held_by(resource: Mapping[str, Any]) -> str:
 
 
 def follow(client: Client, board: Board, versions: Mapping[Place, str], until: float) -> None:
-    """Starts to follow the objects on the board. ``versions``: where the watch of each place continues."""
+    """Start threads that follow the objects on the board. ``versions`` has the resource version from which each watch
+    continues."""
     for place in {Place(key.kind, key.namespace) for key in board.items}:
         if board.pending(place):
             follower = _Follower(client, board, place, versions.get(place, ""), until)
-            # A watch may be blocked in a read when the module ends.
+            # A daemon thread, because a watch may be blocked in a read when the module ends.
             threading.Thread(target=follower.run, name=f"watch-{place.namespace}", daemon=True).start()
 
 
 class _Follower:
-    """Follows the objects of one kind in one namespace."""
+    """A thread's work: it follows the objects of one kind in one namespace."""
 
     def __init__(self, client: Client, board: Board, place: Place, version: str, until: float) -> None:
         self._client, self._board, self._place = client, board, place
@@ -219,7 +222,8 @@ class _Follower:
         self._polling = False
 
     def run(self) -> None:
-        """Follows until there is nothing left to learn. However it ends, the caller does not wait for a dead thread."""
+        """Follow until no object is pending. Any error is reported to the board, so that the caller does not wait for a
+        dead thread."""
         try:
             self._follow()
         except InferenceError as error:
@@ -247,7 +251,7 @@ class _Follower:
             else:
                 self._board.trouble, refused_since = "", 0.0
                 if time.monotonic() - began < 1:
-                    time.sleep(backoff.pause())  # A server or proxy that ends every watch at once.
+                    time.sleep(backoff.pause())  # A server or proxy may end every watch immediately.
                 else:
                     backoff.reset()
 
@@ -261,7 +265,7 @@ class _Follower:
             self._stream()
         except InferenceError as error:
             if error.status == 410:
-                self._version = ""  # The server has forgotten it: list again.
+                self._version = ""  # The server no longer has the version, so list again.
             elif error.status == 403:
                 self._polling = True
             else:

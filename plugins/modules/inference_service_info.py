@@ -254,7 +254,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._task import Mod
 
 
 def runtimes(resource: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a status tells of the choice of a runtime."""
+    """Return the selected runtime and the excluded runtimes from the status of an InferenceService."""
     status = resource.get("status") or {}
     return {"runtime": status.get("runtime") or {}, "excluded": status.get("excluded") or []}
 

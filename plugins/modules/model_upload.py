@@ -179,7 +179,7 @@ MIB = 1 << 20
 
 
 class Upload:
-    """One run of the module."""
+    """One run of the module ``model_upload``."""
 
     def __init__(self, module: Module) -> None:
         self._module, self._params = module, module.params

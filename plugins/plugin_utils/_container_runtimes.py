@@ -4,11 +4,11 @@
 
 # Private to this collection: it may change in any release.
 
-"""How containerd comes to know a further runtime. Pure: texts in, texts out.
+"""Plans that add a container runtime to containerd's configuration. All functions are pure: they map texts to texts.
 
-What containerd does with its files depends on its version. 1.x reads versions 1 and 2, and a file that it imports
-replaces the whole section of a plugin: one file configures all of it. 2.x reads all versions and merges the files that
-it imports key by key; but a file must not be of a newer version than the file that imports it.
+How containerd treats its files depends on its version. 1.x reads versions 1 and 2, and an imported file replaces the
+whole section of a plugin, so one file must configure the whole plugin. 2.x reads all versions and merges imported files
+key by key, but a file must not have a newer version than the file that imports it.
 
 A runtime that works is not changed. A handler is derived from a runtime of the same type, with all its options.
 """
@@ -61,10 +61,11 @@ def containerd_plan(
     imported: Mapping[str, str] | None = None,
     defaults: str = "",
 ) -> dict[str, Any]:
-    """The files to write. ``dump``: the output of ``containerd config dump``; ``defaults``: that of ``config default``.
-    ``imported``: the files that containerd imports, in any order.
+    """Return the files to write and to remove, with the expected state.
 
-    Raises ValueError if nothing can be done, with the reason.
+    ``dump`` is the output of ``containerd config dump``, and ``defaults`` that of ``config default``. ``top`` is the
+    text of the file at ``path``, or None if it does not exist. ``imported`` contains the files that containerd imports,
+    in any order. Raise ValueError, with the reason, if there is no valid plan.
     """
     node = node_of(dump, top, path, request, imported or {}, defaults)
     expected = _expected(node, present)
@@ -78,7 +79,7 @@ def containerd_plan(
     drop_in = _drop_in(node, expected) if home is None and present else {}
     edited |= drop_in
     ours = [source.path for source in node.sources if source.written_by_us and node.merges]
-    # An import of all files also reads the backups of earlier releases.
+    # An import of all files in a directory also reads the backups of earlier releases.
     removed = [item for item in ours if item not in drop_in]
     after = {item: text for item, text in {**files, **edited}.items() if text and item not in removed}
     return {
@@ -96,7 +97,7 @@ def containerd_plan(
 
 
 def _pattern(node: Node) -> Table:
-    """The settings that a handler is derived from: those of a runtime that runs by runc, without its program."""
+    """Return the settings from which a handler is derived: those of a runtime that uses runc, without the program."""
     runtimes = {name: settings for name, settings in node.state.runtimes.items() if is_runc(settings)}
     others = [name for name in runtimes if not node.is_ours(name)]
     preferred = [node.state.default, "runc", "crun", *others]
@@ -120,7 +121,7 @@ def _handler(node: Node, name: str) -> Table:
 
 
 def _stale(node: Node, present: bool) -> list[str]:
-    """The runtimes to remove: all of ours, or a name that the role no longer registers."""
+    """Return the runtimes to remove: all of ours, or those that the role no longer registers."""
     ours = [name for name in node.state.runtimes if node.is_ours(name)]
     if not present:
         return ours
@@ -161,7 +162,8 @@ def _check_default_can_change(node: Node) -> None:
 
 
 def _fallback(node: Node) -> str:
-    """The default runtime if it is not to be ours: that of the node's files if our own file overrides it, or runc."""
+    """Return the default runtime to use instead of ours: the one in the node's files if our own file overrides it, or
+    else runc or crun."""
     others = {name: settings for name, settings in node.state.runtimes.items() if not node.is_ours(name)}
     if any(source.written_by_us and source.default for source in node.sources):
         below = [source.default for source in reversed(node.sources) if source.default and not source.written_by_us]
@@ -174,7 +176,7 @@ def _fallback(node: Node) -> str:
 
 
 def _home(node: Node, present: bool) -> Source | None:
-    """The file to change. None: a further file is written."""
+    """Return the file in which to change our runtimes, or None if they belong in our own file."""
     if not node.merges:
         plugin = [source for source in node.sources if at(source.document, source.containerd[:2]) is not None]
         return plugin[-1] if plugin else node.top
@@ -189,7 +191,7 @@ def _has_ours(node: Node, source: Source) -> bool:
 
 
 def _edited(node: Node, source: Source, home: Source | None, expected: State, present: bool) -> str:
-    """The text of a file that exists, or of containerd's own."""
+    """Return the new text of an existing file, or of containerd's own file."""
     text = source.text or ""
     if source.written_by_us and node.merges:
         return text
@@ -209,7 +211,7 @@ def _edited(node: Node, source: Source, home: Source | None, expected: State, pr
 
 
 def _of_home(node: Node, source: Source, expected: State, present: bool) -> tuple[Table, list[Path]]:
-    """The changes of the file that holds our runtimes, and the tables to replace."""
+    """Return the changes of the file that contains our runtimes, and the tables to replace."""
     runtimes, replaced = _runtimes_to_write(node, source, expected, present)
     containerd: Table = {"default_runtime_name": expected.default} if expected.default != node.state.default else {}
     containerd |= {"runtimes": runtimes} if runtimes else {}
@@ -220,8 +222,8 @@ def _of_home(node: Node, source: Source, expected: State, present: bool) -> tupl
 
 
 def _runtimes_to_write(node: Node, source: Source, expected: State, present: bool) -> tuple[Table, list[str]]:
-    """Settings by runtime, and the runtimes whose tables are replaced. A file of containerd 1 that
-    defines one runtime must define all."""
+    """Return the settings of each runtime to write, and the runtimes whose tables are replaced. With containerd 1, a
+    file that defines one runtime must define all."""
     complete = not node.merges and (present or bool(source.runtimes))
     to_write: Table = {}
     replaced: list[str] = []
@@ -240,7 +242,7 @@ def _runtimes_to_write(node: Node, source: Source, expected: State, present: boo
 
 
 def _drop_in_folder(top: Source) -> str:
-    """The directory from which the file imports everything, if there is one."""
+    """Return the directory from which the file imports all files, or containerd's default directory."""
     for pattern in top.document.get("imports", []):
         folder, name = posixpath.split(posixpath.join(posixpath.dirname(top.path), pattern))
         if name in ("*.toml", "*") and "*" not in folder:
@@ -249,7 +251,7 @@ def _drop_in_folder(top: Source) -> str:
 
 
 def _drop_in(node: Node, expected: State) -> dict[str, str]:
-    """First the file that is imported, then the file that imports it."""
+    """Return the texts of our file and, if it must be changed to import ours, of the top file, by path."""
     top, request = node.top, node.request
     folder = _drop_in_folder(top)
     containerd: Table = {"default_runtime_name": expected.default} if node.is_ours(expected.default) else {}
@@ -279,7 +281,7 @@ def _drop_in(node: Node, expected: State) -> dict[str, str]:
 
 
 def _in_order(edited: Mapping[str, str], node: Node, removed: Sequence[str]) -> list[tuple[str, str]]:
-    """Files that change, and containerd's own; imported ones first, so that every import exists."""
+    """Return the path and text of each file to write. The top file comes last, so that all imported files exist."""
     texts = {source.path: source.text for source in node.sources}
     listed = [
         (path, text)
@@ -290,7 +292,8 @@ def _in_order(edited: Mapping[str, str], node: Node, removed: Sequence[str]) -> 
 
 
 def _trial(node: Node, after: Mapping[str, str]) -> list[dict[str, str]]:
-    """The files as they would be, with other names and in one directory: containerd can read them before they count."""
+    """Return copies of the new files with names for a single directory, so that containerd can check them before they
+    take effect."""
     top = node.top.path
     others = [path for path in after if path != top]
     order = [source.path for source in node.sources]
@@ -300,19 +303,21 @@ def _trial(node: Node, after: Mapping[str, str]) -> list[dict[str, str]]:
     if not after:
         return []
     imports = {"imports": list(names.values())} if names else {}
-    # A file that only imports stands for a default import.
+    # A file that contains only imports replaces containerd's default import.
     text = after.get(top) or written({"version": node.top.version})
     text = _changed(text, imports, [], top) if imports else text
     return [*files, {"name": "config.toml", "content": text}]
 
 
 def _without_imports(text: str, path: str) -> str:
-    """A copy must not import the original files. config.toml imports all copies."""
+    """Return a text without its imports. The copies must not import the original files; config.toml imports all
+    copies."""
     return _changed(text, {"imports": []}, [], path) if read(text).get("imports") else text
 
 
 def _place(path: str, order: Sequence[str]) -> tuple[int, int]:
-    """Where containerd reads a file: one that does not exist yet is sorted into its directory."""
+    """Return a sort key for the position at which containerd reads a file. A file that does not exist yet is sorted
+    into its directory."""
     if path in order:
         return order.index(path), 1
     siblings = [item for item in order[1:] if posixpath.dirname(item) == posixpath.dirname(path)]

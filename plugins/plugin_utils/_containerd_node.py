@@ -4,7 +4,7 @@
 
 # Private to this collection: it may change in any release.
 
-"""The files of a node's containerd, and what containerd makes of them. Pure."""
+"""The files of a node's containerd, and the configuration that results from them. All functions are pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ansible_collections.slipway.inference.plugins.plugin_utils._runtime_state i
 )
 from ansible_collections.slipway.inference.plugins.plugin_utils._toml import Path, Table, at, read
 
-# The role knows its own file by this text. If you reword it, accept the old text too: nodes keep it.
+# The role recognizes its own file by this text. If you change it, also accept the old text, which existing nodes have.
 HEADER = "# Written by the role gpu_node. It is read beside the file that imports it.\n"
 # The names that the role registers.
 OWN_NAMES = ("nvidia", "nvidia-cdi")
@@ -34,7 +34,7 @@ OWN_NAMES = ("nvidia", "nvidia-cdi")
 
 @dataclass(frozen=True)
 class Source:
-    """A file that containerd reads. ``text`` is None for a file that does not exist."""
+    """A file that containerd reads. ``text`` is None if the file does not exist."""
 
     path: str
     text: str | None
@@ -61,8 +61,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Node:
-    """The input of a plan. ``sources``: in the order in which containerd reads them, its own file first. ``implied``:
-    runc in containerd's own default configuration."""
+    """The input of a plan.
+
+    ``sources`` are in the order in which containerd reads them, with the top file first. ``implied`` contains the
+    settings of runc in containerd's default configuration.
+    """
 
     state: State
     merges: bool
@@ -75,11 +78,12 @@ class Node:
         return self.sources[0]
 
     def configured(self, name: str) -> bool:
-        """Whether a file defines the runtime, and not only containerd's defaults."""
+        """Whether a file defines the runtime. The result is False for runtimes that only our own file or containerd's
+        defaults define."""
         return any(name in source.runtimes for source in self.sources if not source.written_by_us)
 
     def is_ours(self, name: str) -> bool:
-        """By its name, or as another name of our program."""
+        """Whether the role registered the runtime: it runs our program, or has one of our names and uses runc."""
         settings = self.state.runtimes.get(name, {})
         names = {*self.request.handlers, *OWN_NAMES}
         return runs_by(settings, self.request.binary) or (name in names and is_runc(settings))
@@ -115,8 +119,11 @@ def node_of(
 
 
 def _in_read_order(path: str, top: Table, imported: Mapping[str, Table]) -> list[str]:
-    """The imported files in the order in which containerd reads them: breadth first, and sorted within a pattern.
-    ``containerd config dump`` of 1.x prints them in random order. Files of a default import come last."""
+    """Return the imported files in the order in which containerd reads them: breadth first, and sorted within a
+    pattern.
+
+    ``containerd config dump`` of 1.x prints them in random order. Files of a default import come last.
+    """
     order: list[str] = []
     pending = _imports(path, top, imported)
     while pending:
@@ -134,7 +141,8 @@ def _imports(path: str, document: Table, imported: Mapping[str, Table]) -> list[
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """As containerd does: only a name with an asterisk is a pattern, and no asterisk matches a slash."""
+    """Whether a path matches an import pattern, as in containerd: only a name with an asterisk is a pattern, and an
+    asterisk matches no slash."""
     if "*" not in pattern:
         return path == pattern
     names, parts = _parts(path), _parts(pattern)

@@ -4,7 +4,7 @@
 
 # Private to this collection: it may change in any release.
 
-"""How CRI-O comes to know a further runtime. Pure.
+"""Plans that add a container runtime to CRI-O's configuration. All functions are pure.
 
 ``crio config`` prints values that differ from CRI-O's defaults, and the others as comments. A later file replaces a
 whole runtime, so a handler is written with all its settings.
@@ -26,22 +26,22 @@ from ansible_collections.slipway.inference.plugins.plugin_utils._runtime_state i
 )
 from ansible_collections.slipway.inference.plugins.plugin_utils._toml import Table, changed, read, written
 
-# They choose the program of a handler, so a derived handler that had them would not run NVIDIA's.
+# Settings that select a handler's program. A derived handler with these settings would not run NVIDIA's program.
 _CHOOSE_PROGRAM = ("runtime_path", "runtime_type", "platform_runtime_paths", "inherit_default_runtime")
 _OCI = ("", "oci")
 
 
 def crio_plan(printed: str, drop_in: str | None, request: Request, present: bool = True) -> dict[str, Any]:
-    """The content of our file, empty to remove it. ``printed``: the output of ``crio config``; ``drop_in``: the text
-    of our file now.
+    """Return the content of our file, empty to remove it, with the expected state and the changes.
 
-    Raises ValueError if nothing can be done, with the reason.
+    ``printed`` is the output of ``crio config``, and ``drop_in`` the current text of our file, or None. Raise
+    ValueError, with the reason, if there is no valid plan.
     """
     if "crio" not in read(printed):
         printed = "[crio]\n"
     state = state_of(printed)
     expected = _with(state, request) if present else _without(state, drop_in, request)
-    # Without a printed runtime, CRI-O has its own ones.
+    # If CRI-O prints no runtime, it has its default runtimes.
     if state.runtimes:
         check_default(expected)
     return {
@@ -103,7 +103,8 @@ def _fallback(state: State, request: Request) -> str:
 
 
 def _without(state: State, drop_in: str | None, request: Request) -> State:
-    """Without our file. What the file replaced is known to CRI-O alone, so only what stays is expected."""
+    """Return the state without our file. Only CRI-O knows the settings that our file replaced, so only the remaining
+    runtimes are expected."""
     mine = _of_file(drop_in)
     default = "" if mine.default else state.default
     if _is_ours(state, default, request) and default in mine.runtimes:

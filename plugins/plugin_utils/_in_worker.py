@@ -4,12 +4,13 @@
 
 # Private to this collection: it may change in any release.
 
-"""Runs a module in a fork of the worker where it would run on the same machine by the same Python anyway.
+"""Actions that run a module in a fork of the Ansible worker if it would run on the same machine with the same Python
+anyway.
 
-Packing a module, starting a Python and importing everything is nearly all that a short task costs. A fork has it all
-already, and is as separate from the worker as the module's own process would be: it has its own environment, and its
-threads and globals end with it. What a process inherits and a module must not see is put back as a new process has it.
-Arguments and result take the form in which Ansible hands them to any module, and Ansible itself reads the result.
+Most of the time of a short task is for packing the module, starting Python and importing everything. A fork already has
+all of this, and is as isolated from the worker as the module's own process: it has its own environment, and its threads
+and globals end with it. Inherited state that a module must not see is reset as in a new process. Arguments and result
+have the form that Ansible uses for any module, and Ansible itself reads the result.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ try:
 except ImportError:
     _internal = _loader = None  # type: ignore[assignment]
 
-# From ansible-core 2.19 on values keep their types on the way, and a module asks whether it runs on the controller.
+# Since ansible-core 2.19, values keep their types, and a module can check whether it runs on the controller.
 _IS_TYPED = hasattr(ansible_json, "get_module_encoder")
 _EARLY = ("PYTHON", "LD_")
 _PROFILE = "legacy"
-"""The form of JSON that modules exchange with such an ansible-core if they know nothing of forms."""
+"""JSON profile that ansible-core 2.19 and later uses for modules that declare none."""
 
 
 class Forking(ActionBase):
-    """An action that runs its module's ``main`` here if it can, else as Ansible runs every module."""
+    """An action that runs its module's ``main`` in a fork if possible, and otherwise as Ansible runs every module."""
 
     main: Callable[[], None]
 
@@ -75,12 +76,12 @@ class Forking(ActionBase):
             type(self).main,
             _encoded(arguments),
             {name: str(values[name]) for name in values},
-            str(self._loader.get_basedir()),  # Where every module runs that runs on the controller.
+            str(self._loader.get_basedir()),  # The working directory of every module on the controller.
         )
         return self._read_result(module.run())
 
     def _read_result(self, ending: Mapping[str, Any]) -> dict[str, Any]:
-        """The result that a module has printed, or that Ansible makes of a module which printed none."""
+        """Return the result that a module printed, or the failure that Ansible reports if it printed none."""
         data = self._parse_returned_data(ending, *([_PROFILE] if _IS_TYPED else []))
         if hasattr(data, "as_result_dict"):  # From ansible-core 2.21 on.
             data.remove_internal_keys()
@@ -89,14 +90,14 @@ class Forking(ActionBase):
         return dict(data)
 
     def _is_early(self, variable: str) -> bool:
-        """Whether a process heeds the variable only before its module starts."""
+        """Whether a process reads the environment variable only before its module starts."""
         return variable.startswith(_EARLY)
 
     def _is_here(self, variables: Mapping[str, Any]) -> bool:
-        """Whether the module would run on this machine, by this Python, as this user, while the task lasts."""
+        """Whether the module would run on this machine, with this Python, as this user, and until the task ends."""
         if self._connection.transport != "local" or self._connection.become or self._task.async_val:
             return False
-        if C.DEFAULT_KEEP_REMOTE_FILES:  # Somebody wants to look at the module as it was packed.
+        if C.DEFAULT_KEEP_REMOTE_FILES:  # The user wants to inspect the packed module.
             return False
         if self._task.delegate_to:
             variables = variables.get("ansible_delegated_vars", {}).get(self._task.delegate_to, {})
@@ -105,11 +106,12 @@ class Forking(ActionBase):
 
 
 class InWorker(Forking, AnyModule):
-    """An action that does nothing but run its module."""
+    """An action that only runs its module."""
 
 
 def _is_this(interpreter: str) -> bool:
-    """Whether this process is run by that Python, as which ``python`` and ``python3`` of one environment count."""
+    """Whether ``interpreter`` is the Python that runs this process. ``python`` and ``python3`` of one environment count
+    as the same."""
     try:
         same = os.path.samefile(interpreter, sys.executable)
     except OSError:
@@ -127,7 +129,7 @@ def _encoded(arguments: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class _Module:
-    """What a module runs with."""
+    """A module's ``main`` function, and the arguments, environment and working directory with which it runs."""
 
     main: Callable[[], None]
     arguments: bytes
@@ -135,14 +137,15 @@ class _Module:
     folder: str
 
     def run(self) -> dict[str, Any]:
-        """Returns what the module printed and how it ended, as a connection returns it of any command."""
+        """Run the module in a fork. Return its exit status and output in the form in which a connection returns those
+        of any command."""
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             child = os.fork()
             if not child:
                 self._become(output, errors)
             try:
                 status = os.waitpid(child, 0)[1]
-            except BaseException:  # The time of the task is up.
+            except BaseException:  # The task has timed out.
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 raise
@@ -151,13 +154,13 @@ class _Module:
             return {"rc": 128 - code if code < 0 else code, "stdout": _read(output), "stderr": _read(errors)}
 
     def _become(self, output: IO[bytes], errors: IO[bytes]) -> NoReturn:
-        """Goes on as the process of the module does, to its end."""
+        """Run the module in the forked process, and end the process."""
         code = 1
         try:
             _put_back(output, errors)
             os.chdir(self.folder)
             os.environ.update(self.environment)
-            tempfile.tempdir = None  # Python reads TMPDIR once, and TZ too.
+            tempfile.tempdir = None  # Python reads TMPDIR and TZ only once.
             time.tzset()
             code = self._call()
         except BaseException:  # noqa: BLE001  (nothing may return into the worker's code)
@@ -166,11 +169,11 @@ class _Module:
             _end(code)
 
     def _call(self) -> int:
-        """Calls the module as Ansible's own loader does, and returns the status that the process ends with."""
+        """Call the module as Ansible's own loader does, and return the exit status of the process."""
         basic._ANSIBLE_ARGS = self.arguments  # noqa: SLF001
         if _IS_TYPED:
             basic._ANSIBLE_PROFILE = _PROFILE  # noqa: SLF001
-            _internal.is_controller = False  # What it has to say goes into its result.
+            _internal.is_controller = False  # Warnings of the module then go into its result.
         try:
             self.main()
             raise RuntimeError("New-style module did not handle its own exit.")  # noqa: TRY301  (as Ansible does)
@@ -187,7 +190,7 @@ class _Module:
 
 
 def _put_back(output: IO[bytes], errors: IO[bytes]) -> None:
-    """Gives a fork the files, the signals and the log that a new process has, instead of the worker's."""
+    """Give a fork the standard streams, signal handlers and log settings of a new process instead of the worker's."""
     with open(os.devnull, "rb") as nothing:
         for number, file in enumerate((nothing, output, errors)):
             os.dup2(file.fileno(), number)
@@ -203,7 +206,8 @@ def _put_back(output: IO[bytes], errors: IO[bytes]) -> None:
 
 
 def _end(code: int) -> NoReturn:
-    """Ends the fork as Python ends a process: threads end first, then what libraries do at exit removes their files."""
+    """End the fork as Python ends a process: first threads end, and then exit handlers of libraries remove their
+    files."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
         atexit._run_exitfuncs()  # noqa: SLF001

@@ -4,9 +4,10 @@
 
 # Private to this collection: it may change in any release.
 
-"""Runs modules of ``kubernetes.core`` in a fork of Ansible's worker, as ``_in_worker`` runs this collection's own.
+"""Actions that run modules of ``kubernetes.core`` in a fork of the Ansible worker, as ``_in_worker`` does for this
+collection's modules.
 
-The action of kubernetes.core finds the files and renders the templates as always: only the module's process differs.
+The action of kubernetes.core still finds the files and renders the templates. Only the module's process differs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _COLLECTION = "ansible_collections.kubernetes.core"
 
 
 def load_action(name: str) -> type[ActionBase]:
-    """Returns kubernetes.core's action of this name; if there is none, the action that Ansible uses then."""
+    """Return kubernetes.core's action of this name. If there is none, return the action that Ansible uses by
+    default."""
     try:
         action: type[ActionBase] = import_module(f"{_COLLECTION}.plugins.action.{name}").ActionModule
     except ImportError:
@@ -41,7 +43,7 @@ def load_action(name: str) -> type[ActionBase]:
 
 
 def load_main(name: str) -> Callable[[], None] | None:
-    """Returns ``main`` of kubernetes.core's module; None if the module needs its own process."""
+    """Return ``main`` of kubernetes.core's module, or None if the module needs its own process."""
     if boolean(os.environ.get("ENABLE_TURBO_MODE", ""), strict=False):  # kubernetes.core has its own server then.
         return None
     try:
@@ -54,7 +56,7 @@ def load_main(name: str) -> Callable[[], None] | None:
 
 
 class OfKubernetes(Forking):
-    """Makes of an action of kubernetes.core one that is called by another name and can run its module here."""
+    """A mixin for an action of kubernetes.core that has another name in tasks and can run its module in a fork."""
 
     module: str
 
@@ -76,13 +78,15 @@ class OfKubernetes(Forking):
         return not variable.startswith("K8S_AUTH_")
 
     def _ensure_invocation(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Adds nothing to the result of a module that crashed: kubernetes.core adds all arguments, secrets too."""
+        """Return the result of a crashed module unchanged. kubernetes.core would add all arguments, including
+        secrets."""
         return result
 
     def _defaults(self, task: Any, omit: Any) -> dict[str, Any]:
-        """module_defaults for kubernetes.core, which Ansible applies by the name in the task.
+        """Return the module_defaults for the module of kubernetes.core. Ansible applies them only by the name in the
+        task.
 
-        Ansible's own functions for that differ: some versions do not render the templates in them.
+        Ansible's own functions for this differ: some versions do not render templates in them.
         """
         defaults: dict[str, Any] = {}
         for values in _layers(task):
@@ -101,7 +105,7 @@ def _require_collection() -> None:
 
 
 def _layers(task: Any) -> Iterator[Any]:
-    """The module_defaults for the task's action, those for its groups first."""
+    """Yield the module_defaults for the task's action, with those for its groups first."""
     defaults = {name: values for layer in task.module_defaults for name, values in layer.items()}
     groups = task._parent._play._action_groups.get(task.action, [])  # noqa: SLF001  (where Ansible finds them)
     for name, values in defaults.items():
@@ -112,5 +116,5 @@ def _layers(task: Any) -> Iterator[Any]:
 
 
 def _arguments(task: Any) -> set[str]:
-    """Names of the arguments as the task was written: one that was omitted takes no default."""
+    """Return the names of the arguments as written in the task. An omitted argument gets no default."""
     return set(ModuleArgsParser(task.get_ds(), collection_list=task.collections).parse()[1])

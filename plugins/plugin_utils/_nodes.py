@@ -4,7 +4,8 @@
 
 # Private to this collection: it may change in any release.
 
-"""What an inventory says of a cluster's nodes: accelerators, readiness, addresses. Pure."""
+"""Inventory variables and groups of a cluster's nodes: accelerators, readiness and addresses. All functions are
+pure."""
 
 from __future__ import annotations
 
@@ -18,13 +19,16 @@ from ansible_collections.slipway.inference.plugins.plugin_utils._quantity import
 Node = Mapping[str, Any]
 
 LABEL = "slipway.inference/accelerator"
-"""The role device_plugin writes the vendor into it."""
+"""Node label in which the role device_plugin stores the vendor."""
 
 
 @dataclass(frozen=True)
 class Vendor:
-    """Whose accelerators a node has. ``resources``: a pattern of the extended resources that are its accelerators.
-    ``labels``: any of them, with one of its values, tells a node of it. ``product``: label that names the product."""
+    """How to recognize a vendor's accelerators.
+
+    ``resources`` is a pattern of the extended resources that count as accelerators. A node has the vendor's
+    accelerators if it has one of ``labels`` with the value ``true``. ``product`` is the label with the product's name.
+    """
 
     resources: str
     labels: tuple[str, ...]
@@ -58,14 +62,14 @@ VENDORS: Mapping[str, Vendor] = {
         "gpu.intel.com/product",
     ),
 }
-# Types of addresses by which a node is reached, the best first.
+# Types of addresses at which Ansible connects to a node, in order of preference.
 _REACHED = ("InternalIP", "ExternalIP", "Hostname")
-# A node writes its own status, and connection plugins pass the address on as an argument, which no option may pass for.
+# Nodes write their own status, and connection plugins pass the address as an argument. It must not look like an option.
 _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:_-]{0,252}")
 
 
 def variables(node: Node) -> dict[str, Any]:
-    """The variables of a host for a node, as the documentation of the plugin lists them."""
+    """Return the host variables of a node, as in the documentation of the inventory plugin."""
     metadata, spec, status = node.get("metadata") or {}, node.get("spec") or {}, node.get("status") or {}
     labels, system = metadata.get("labels") or {}, status.get("nodeInfo") or {}
     offered = _accelerators(status.get("allocatable") or {})
@@ -97,12 +101,13 @@ def variables(node: Node) -> dict[str, Any]:
 
 
 def groups(host: Mapping[str, Any]) -> list[str]:
-    """The groups of a host with these variables."""
+    """Return the inventory groups of a host with these variables."""
     return ["accelerators", f"accelerator_{host['node_accelerator']}"] if host["node_accelerator"] else []
 
 
 def _vendor(labels: Mapping[str, str], offered: Mapping[str, int]) -> str:
-    """By the label of the role, else by those of feature discovery, else by what the node offers; empty: none."""
+    """Return the vendor of a node's accelerators: by the role's label, or else by labels of feature discovery, or else
+    by the node's resources. The result is empty if there is none."""
     if labels.get(LABEL) in VENDORS:
         return labels[LABEL]
     for name, vendor in VENDORS.items():
@@ -115,7 +120,7 @@ def _vendor(labels: Mapping[str, str], offered: Mapping[str, int]) -> str:
 
 
 def _accelerators(resources: Mapping[str, Any]) -> dict[str, int]:
-    """Extended resources that are accelerators, and how many of each."""
+    """Return the extended resources that are accelerators, with the number of each."""
     patterns = [vendor.resources for vendor in VENDORS.values()]
     return {
         name: whole_number(amount)

@@ -4,7 +4,7 @@
 
 # Private to this collection: it may change in any release.
 
-"""Kubernetes quantities, such as 2, 500m, 24Gi or 1k. Pure."""
+"""Kubernetes quantities, such as 2, 500m, 24Gi or 1k. All functions are pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNITS = {
 
 
 def whole_number(quantity: Any) -> int:
-    """The quantity rounded down: 1000 for ``1k``, 0 for ``500m``. Invalid and negative quantities are 0."""
+    """Return the quantity, rounded down: 1000 for ``1k``, 0 for ``500m``. Invalid and negative quantities are 0."""
     matched = _FORM.fullmatch(str(quantity))
     if not matched:
         return 0

@@ -4,7 +4,8 @@
 
 # Private to this collection: it may change in any release.
 
-"""The runtimes of containerd or CRI-O, as ``containerd config dump`` and ``crio config`` print them. Pure."""
+"""The runtimes of containerd or CRI-O, as ``containerd config dump`` and ``crio config`` print them. All functions are
+pure."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ CRI_OF_VERSION = {0: "cri", 1: "cri", 2: "io.containerd.grpc.v1.cri"}
 CRI_SINCE_3 = "io.containerd.cri.v1.runtime"
 RUNC = "io.containerd.runc.v2"
 _RUNC_TYPE = re.compile(r"io\.containerd\.runc\.v\d+")
-# Tables of containerd 1 that define a runtime each, under this name, and override the list of runtimes.
+# Tables of containerd 1 that each define a runtime with this name and override the list of runtimes.
 DEPRECATED = {"default_runtime": "default", "untrusted_workload_runtime": "untrusted"}
-# A dump shows it if nothing sets the key, but not if a file defines the runtime and omits it.
+# A dump contains these values if no file sets the key, but not if a file defines the runtime without the key.
 _USUAL = {("sandbox_mode", "podsandbox"), ("sandboxer", "podsandbox")}
 
 DEFAULT_CHOICES = {"leave": "leave", "true": "yes", "yes": "yes", "false": "no", "no": "no"}
@@ -30,7 +31,8 @@ DEFAULT_CHOICES = {"leave": "leave", "true": "yes", "yes": "yes", "false": "no",
 
 @dataclass(frozen=True)
 class State:
-    """``default``: the runtime of pods without a RuntimeClass, empty if it is not printed. ``cdi``: None if unknown."""
+    """The runtimes of a node. ``default`` is the runtime of pods without a RuntimeClass, empty if it is not printed.
+    ``cdi`` is None if unknown."""
 
     default: str
     runtimes: Mapping[str, Table]
@@ -43,8 +45,11 @@ class State:
 
 @dataclass(frozen=True)
 class Request:
-    """``handlers``: the names in RuntimeClasses that ``binary`` runs. ``default``: leave, yes (the first of them is the
-    default runtime) or no (none of them is)."""
+    """The runtimes to register.
+
+    ``handlers`` are the names in RuntimeClasses that ``binary`` runs. ``default`` is ``leave``, ``yes`` (the first
+    handler is the default runtime) or ``no`` (no handler is).
+    """
 
     handlers: Sequence[str]
     binary: str
@@ -53,7 +58,7 @@ class Request:
 
 
 def default_choice(value: Any) -> str:
-    """``leave``, ``yes`` or ``no``. Raises ValueError for other values."""
+    """Return ``leave``, ``yes`` or ``no`` for the value of an option. Raise ValueError for any other value."""
     try:
         return DEFAULT_CHOICES[str(value).lower()]
     except KeyError:
@@ -61,12 +66,13 @@ def default_choice(value: Any) -> str:
 
 
 def cri_plugin(version: int) -> str:
-    """The plugin that runs pods, as a file of this version calls it."""
+    """Return the name of the plugin that runs pods in a configuration file of this version."""
     return CRI_OF_VERSION.get(version, CRI_SINCE_3)
 
 
 def state_of(printed: str, path: str = "") -> State:
-    """Raises ValueError if the text is not TOML. ``path``: relative imports are relative to this file."""
+    """Return the runtimes in a printed configuration. Relative imports are relative to the file ``path``. Raise
+    ValueError if the text is not TOML."""
     config = read(printed)
     if "crio" in config:
         runtime = at(config, ("crio", "runtime"), {})
@@ -92,7 +98,7 @@ def _plain_runtimes(runtimes: Mapping[str, Any]) -> dict[str, Table]:
 
 
 def plain(settings: Mapping[str, Any]) -> Table:
-    """Without what has its default: every setting of a runtime defaults to an empty value."""
+    """Return settings without their defaults. Every setting of a runtime defaults to an empty value."""
     kept = {key: plain(value) if isinstance(value, Mapping) else value for key, value in settings.items()}
     return {
         key: value for key, value in kept.items() if value and not (isinstance(value, str) and (key, value) in _USUAL)
@@ -100,7 +106,8 @@ def plain(settings: Mapping[str, Any]) -> Table:
 
 
 def is_runc(settings: Mapping[str, Any]) -> bool:
-    """Whether containerd runs it by runc's shim, so that its options mean the same for NVIDIA's runtime."""
+    """Whether containerd runs a runtime with runc's shim, so that its options have the same meaning for NVIDIA's
+    runtime."""
     shim = posixpath.basename(str(settings.get("runtime_path") or "containerd-shim-runc-v2"))
     return bool(_RUNC_TYPE.fullmatch(str(settings.get("runtime_type", "")))) and shim.startswith(
         "containerd-shim-runc-"
@@ -118,7 +125,7 @@ def without_binary(settings: Mapping[str, Any]) -> Table:
 
 
 def check_default(state: State) -> None:
-    """Raises ValueError for a configuration with which no pod starts."""
+    """Raise ValueError for a configuration with which no pod starts, because the default runtime is not defined."""
     if state.default and state.default not in state.runtimes:
         raise ValueError(
             f"the default runtime '{state.default}' is not defined. Defined are {', '.join(sorted(state.runtimes))}."
@@ -126,7 +133,8 @@ def check_default(state: State) -> None:
 
 
 def handlers_of(printed: str) -> dict[str, str]:
-    """The program that runs the containers of each runtime, empty if it is the usual one."""
+    """Return the program that runs the containers of each runtime, by name. The result is empty if it is the default
+    program."""
     runtimes = state_of(printed).runtimes
     return {
         name: str(settings.get("runtime_path") or "")
@@ -140,7 +148,7 @@ def handlers_of(printed: str) -> dict[str, str]:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """One line per change that pods can notice."""
+    """Return a line for each difference that pods can notice."""
     lines = []
     if before["default"] != after["default"]:
         lines.append(f"default runtime: {before['default'] or 'not set'} -> {after['default'] or 'not set'}")
@@ -159,8 +167,10 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 
 
 def without_extras(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Table:
-    """``actual`` without the runtimes, settings and default that ``expected`` lacks: CRI-O prints its own defaults of a
-    runtime, but no runtime at all if they as a whole are its defaults."""
+    """Return ``actual`` without the runtimes, settings and default that ``expected`` lacks.
+
+    CRI-O prints its own defaults of a runtime, but prints no runtime if all runtimes have their defaults.
+    """
     return {
         "default": actual["default"] if expected["default"] else "",
         "cdi": None,
@@ -175,7 +185,8 @@ def without_extras(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Ta
 
 
 def mismatches(expected: Mapping[str, Any], actual: Mapping[str, Any], exact: bool = True) -> list[str]:
-    """Why a configuration is not the expected one, empty if it is."""
+    """Return a line for each way in which a configuration differs from the expected one. The result is empty if it
+    matches."""
     lines = differences(expected, actual if exact else without_extras(expected, actual))
     if actual["default"] and actual["runtimes"] and actual["default"] not in actual["runtimes"]:
         lines.append(f"default runtime: '{actual['default']}' is not defined")

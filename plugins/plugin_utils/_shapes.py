@@ -4,7 +4,8 @@
 
 # Private to this collection: it may change in any release.
 
-"""What a configuration may hold, as data; and reading one by it, so that an error names the very key. Pure."""
+"""Shapes, which describe as data what a configuration may contain, and a reader whose errors name the exact key. All
+functions are pure."""
 
 from __future__ import annotations
 
@@ -16,23 +17,24 @@ from typing import Any, TypeAlias
 from ansible_collections.slipway.inference.plugins.module_utils._spelling import did_you_mean
 from ansible_collections.slipway.inference.plugins.plugin_utils._quantity import FORM
 
-# How many names an error lists.
+# Number of names that an error message lists.
 LISTED = 12
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A single value. ``read`` gives it as it is written down; it raises ValueError or TypeError where it cannot."""
+    """A single value. ``read`` returns the value in plain types, and raises ValueError or TypeError if it is
+    invalid."""
 
     expected: str
     read: Callable[[Any], Any]
-    # Elsewhere null is the same as nothing.
+    # Whether null is a value. For other leaves, null means that the key is missing.
     null: bool = False
 
 
 @dataclass(frozen=True)
 class Keys:
-    """A mapping whose keys are known. ``check`` says what is wrong with the whole of it, or nothing."""
+    """A mapping with known keys. ``check`` returns a problem of the whole mapping, or an empty string."""
 
     keys: Mapping[str, Shape]
     check: Callable[[Mapping[str, Any]], str] = lambda _value: ""
@@ -40,7 +42,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Names:
-    """A mapping whose keys are names that somebody chooses; ``name`` is what these may look like."""
+    """A mapping whose keys are names that the user chooses. ``name`` is the shape of these names."""
 
     of: Shape
     name: Leaf
@@ -48,7 +50,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Items:
-    """A list."""
+    """A list whose items have the shape ``of``."""
 
     of: Shape
 
@@ -57,7 +59,7 @@ Shape: TypeAlias = "Leaf | Keys | Names | Items"
 
 
 def read(value: Any, shape: Shape, path: str, problems: list[str]) -> Any:
-    """The value in plain types, without what is null. What is wrong with it is added to the problems."""
+    """Return the value in plain types, without keys that are null. Add its problems to ``problems``."""
     if isinstance(shape, Leaf):
         try:
             return shape.read(value)
@@ -96,9 +98,9 @@ def _keys(value: Mapping[str, Any], shape: Keys, path: str, problems: list[str])
 
 
 def of_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Shape:
-    """The shape that a JSON Schema describes, as far as it is of the words that msgspec writes.
+    """Return the shape that a JSON Schema describes. Only keywords that msgspec writes are supported.
 
-    ``description`` of a text is what an error calls it. Deprecated keys are not among those that it has.
+    The ``description`` of a text is used in errors. Deprecated keys are not part of the shape.
     """
     if "$ref" in schema:
         target = definitions[schema["$ref"].rpartition("/")[2]]
@@ -130,7 +132,8 @@ def _mapping_of_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]
 
 
 def _missing(schema: Mapping[str, Any], value: Mapping[str, Any]) -> str:
-    """Which keys a mapping lacks: those that are required, always or by another key; or one of several."""
+    """Return the keys that a mapping lacks, as the end of a sentence: keys that are required always, because of another
+    key, or as one of several. The result is empty if none is missing."""
     needed = list(schema.get("required", ()))
     for rule in schema.get("allOf", ()):
         if all(value.get(key) in part["enum"] for key, part in rule["if"]["properties"].items()):
@@ -143,7 +146,7 @@ def _missing(schema: Mapping[str, Any], value: Mapping[str, Any]) -> str:
 
 
 def near(name: str, choices: Mapping[str, Any]) -> str:
-    """``Did you mean a or b?``, or those there are when none of them is like it."""
+    """Return ``Did you mean a or b?``, or the possible names if none is similar."""
     if meant := did_you_mean(name, choices):
         return meant
     few = sorted(choices)[:LISTED]
@@ -154,7 +157,8 @@ def near(name: str, choices: Mapping[str, Any]) -> str:
 
 
 def matching(expected: str, pattern: str) -> Leaf:
-    """A text of a certain form. Numbers are texts too: a template, or YAML, gives them as it likes."""
+    """Return the shape of a text that matches a pattern. Numbers count as texts, because templates and YAML may return
+    them."""
 
     def text(value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
@@ -177,7 +181,7 @@ def _whole(value: Any) -> int:
 
 
 def plain(value: Any) -> Any:
-    """The value in plain types, as something that only Kubernetes understands."""
+    """Return a value in plain types, without any other check."""
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: it may change in any release.
-"""How many of several hosts or nodes may be away before a run ends: a number, or a share of all of them."""
+"""The number of hosts or nodes that may be unavailable before a play fails: a number, or a percentage of all of
+them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from ansible.errors import AnsibleFilterError
 
 
 def share(tolerate: object, total: int) -> int:
-    """The whole number that ``tolerate`` means of ``total``: ``3``, ``"3"``, or ``"5%"``, rounded down."""
+    """Return the number that ``tolerate`` allows of ``total``: ``3``, ``"3"``, or ``"5%"``, rounded down. Raise
+    AnsibleFilterError for any other value."""
     text = str(tolerate).strip()
     number, percent = text.removesuffix("%").strip(), text.endswith("%")
     if not number.isdecimal() or (percent and int(number) > 100):
@@ -20,6 +22,7 @@ def share(tolerate: object, total: int) -> int:
 
 
 def tolerated(tolerate: object, total: int) -> int:
-    """The same, but a share that is not 0% lets one be away, however few there are."""
+    """Return the number that ``tolerate`` allows of ``total``. A percentage above 0% allows at least one, even if
+    ``total`` is small."""
     limit = share(tolerate, total)
     return max(limit, 1) if str(tolerate).strip().endswith("%") and share(tolerate, 100) > 0 else limit

@@ -4,9 +4,9 @@
 
 # Private to this collection: it may change in any release.
 
-"""TOML as text: written anew, or changed in few lines of a file that somebody else wrote. Pure.
+"""TOML as text: new documents, and changes of single lines in a file of another author. All functions are pure.
 
-A change is never trusted: what comes out is read again, and must say what was meant and nothing else.
+The result of a change is always parsed and compared with the expected document.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class NotEditable(ValueError):
-    """The text says it in a form that cannot be changed line by line."""
+    """The text has a form that cannot be changed line by line."""
 
 
 def read(text: str) -> Table:
-    """Raises ValueError where it is no TOML."""
+    """Return the document in a TOML text. Raise ValueError if it is not TOML."""
     return tomllib.loads(text)
 
 
 def at(table: Mapping[str, Any], path: Sequence[str], default: Any = None) -> Any:
-    """What lies below ``table`` at ``path``."""
+    """Return the value at ``path`` below ``table``, or ``default`` if there is none."""
     node: Any = table
     for key in path:
         if not isinstance(node, Mapping) or key not in node:
@@ -44,7 +44,7 @@ def at(table: Mapping[str, Any], path: Sequence[str], default: Any = None) -> An
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
-    """``above`` on top of ``below``, table by table; neither is changed."""
+    """Return ``above`` merged over ``below``, table by table. Neither is changed."""
     both = dict(below)
     for key, value in above.items():
         under = both.get(key)
@@ -53,7 +53,7 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
 
 
 def without(table: Mapping[str, Any], path: Path) -> Table:
-    """``table`` less what lies at ``path``."""
+    """Return a copy of ``table`` without the value at ``path``."""
     if len(path) == 1:
         return {key: value for key, value in table.items() if key != path[0]}
     under = table.get(path[0])
@@ -64,7 +64,7 @@ def without(table: Mapping[str, Any], path: Path) -> Table:
 
 
 def written(document: Mapping[str, Any]) -> str:
-    """The document as text: single values first, then one section for each table that has any."""
+    """Return the document as TOML text: single values first, then a section for each table that has values."""
     return "\n".join(_sections(document, ())).strip("\n") + "\n" if document else ""
 
 
@@ -87,7 +87,8 @@ def key_of(key: str) -> str:
 
 
 def value_of(value: Any) -> str:
-    """Truth values, numbers, text, lists and, within lists, tables. Raises TypeError for others, such as dates."""
+    """Return a boolean, number, text, list, or table within a list as TOML. Raise TypeError for other values, such as
+    dates."""
     if isinstance(value, bool | int | float | str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Mapping):
@@ -101,9 +102,11 @@ def value_of(value: Any) -> str:
 
 
 def changed(text: str, changes: Mapping[str, Any], removed: Sequence[Path] = ()) -> str:
-    """``text`` with the values of ``changes`` and without the tables at ``removed``, otherwise as it was.
+    """Return ``text`` with the values of ``changes`` and without the tables at ``removed``. Everything else stays as it
+    is.
 
-    Raises NotEditable where the text holds them in another form than tables with a header, such as inline.
+    Raise NotEditable if the text does not contain the affected tables with a header, but in another form, such as
+    inline.
     """
     before = read(text)
     meant = before
@@ -132,7 +135,7 @@ def _says(text: str, meant: Table) -> bool:
 
 
 def _pruned(table: Mapping[str, Any]) -> Table:
-    """Without empty tables: whether a header stands there says nothing."""
+    """Return a copy without empty tables, because an empty section has no meaning."""
     kept = {key: _pruned(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     return {key: value for key, value in kept.items() if value != {}}
 
@@ -151,7 +154,8 @@ def _below(path: Path, above: Path) -> bool:
 
 @dataclass(frozen=True)
 class Statement:
-    """One header or one key with its value. ``first`` and ``end``: its lines. ``key``: empty for a header."""
+    """One header, or one key with its value. ``first`` and ``end`` are its first line and the line after its last.
+    ``key`` is empty for a header."""
 
     first: int
     end: int
@@ -160,7 +164,7 @@ class Statement:
 
 
 def _statements(lines: Sequence[str]) -> list[Statement]:
-    """Of a text that can be read as a whole."""
+    """Return the headers and keys in the lines of a valid TOML text."""
     statements: list[Statement] = []
     table: Path = ()
     first = 0
@@ -177,7 +181,8 @@ def _statements(lines: Sequence[str]) -> list[Statement]:
 
 
 def _end(lines: Sequence[str], first: int) -> int:
-    """Where the statement that begins in line ``first`` is complete: text and lists may go over several lines."""
+    """Return the line after the last line of the statement that begins in line ``first``. Texts and lists may span
+    several lines."""
     for end in range(first + 1, len(lines)):
         try:
             read("\n".join(lines[first:end]))
@@ -188,13 +193,14 @@ def _end(lines: Sequence[str], first: int) -> int:
 
 
 def _way(parsed: Mapping[str, Any]) -> Path:
-    """The keys that lead to the one thing that a statement says."""
+    """Return the keys that lead to the single value or table of a statement."""
     [(key, value)] = parsed.items()
     return (key, *_way(value)) if isinstance(value, Mapping) and len(value) == 1 else (key,)
 
 
 def _without_tables(lines: list[str], path: Path) -> list[str]:
-    """Comments stay: nobody knows to which table they belong."""
+    """Return the lines without the tables at or below ``path``. Comments stay, because it is unknown to which table
+    they belong."""
     gone = {
         number
         for statement in _statements(lines)
@@ -224,7 +230,7 @@ def _with_value(lines: list[str], path: Path, key: str, value: Any) -> list[str]
 
 
 def _comment(statement: str) -> str:
-    """The comment behind a statement, with the space before it: without that the statement says the same."""
+    """Return the comment after a statement, with the preceding space. The result is empty if there is none."""
     parsed = read(statement)
     for match in re.finditer(r"[ \t]*#", statement):
         try:

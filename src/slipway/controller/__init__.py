@@ -1,1 +1,2 @@
-"""The controller process: it reconciles the resources of every enabled API, scales models and talks to loaders."""
+"""The controller process, which reconciles the resources of every enabled API, scales models and communicates with
+loaders."""

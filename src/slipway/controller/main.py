@@ -1,4 +1,5 @@
-"""``slipway controller``: reads the settings, connects, and runs until it gets a signal or loses its leadership."""
+"""The command ``slipway controller``, which reads the settings, connects, and runs until it receives a signal or loses
+leadership."""
 
 from __future__ import annotations
 
@@ -35,22 +36,21 @@ from slipway.kube.runtime.manager import Manager
 from slipway.kube.writes.events import Recorder
 
 API_SERVER = "KUBERNETES_SERVICE_HOST"
-"""Environment variable with the address of the API server's Service, which is set in every pod."""
+"""Environment variable with the address of the API server's Service. Kubernetes sets it in every pod."""
 WATCHES = 32
-"""More than the number of kinds watched in a namespace."""
+"""Upper bound of the number of kinds that the controller watches in one namespace."""
 
 
 def in_cluster(settings: ControllerSettings, api_server: str) -> ControllerSettings:
-    """Makes engines listen on ``::`` if the API server's Service has an IPv6 address, which shows the primary family of
-    Services."""
+    """Return the settings with ``::`` as the address of engines if none is set and the API server's Service has an IPv6
+    address, which shows that Services primarily use IPv6."""
     if settings.engine_address or ":" not in api_server:
         return settings
     return msgspec.structs.replace(settings, engine_address="::")
 
 
 def main(argv: list[str]) -> int:
-    """Runs the controller. Returns 0 after a signal, 1 if leadership was lost or the process cannot continue, 2 for
-    invalid settings."""
+    """Run the controller. Return 0 after a signal, 1 if leadership was lost, and 2 for invalid settings."""
     parser = argparse.ArgumentParser(prog="slipway controller", description="Reconcile the models of a cluster.")
     parser.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
     parser.add_argument("--kubeconfig", default="", help="default: the pod's account, $KUBECONFIG or ~/.kube/config")
@@ -95,7 +95,7 @@ def _manager(
     catalogs: Catalogs,
     metrics: Metrics,
 ) -> Manager:
-    """Assembles everything that runs; ``pods`` is the session for requests to pods."""
+    """Create everything that runs in the process. ``pods`` is the HTTP session for requests to pods."""
     apis, namespace = settings.chosen(), settings.system_namespace
     caches = Caches(
         client,

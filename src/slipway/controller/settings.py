@@ -1,4 +1,4 @@
-"""The controller's settings file: the operator's settings for the APIs and for the process itself."""
+"""The controller's settings file, with the operator's settings for the APIs and for the process."""
 
 from __future__ import annotations
 
@@ -21,46 +21,49 @@ from slipway.serving.routing import claims
 
 IMAGE_PREFIX = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:@/]*")
 ACCELERATORS = ("cuda", "rocm", "vulkan", "intel")
-"""Endings of image names that name an accelerator."""
+"""Suffixes of image names that select an accelerator."""
 
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class LeaderElection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Name and namespace of the Lease for leader election."""
+    """Namespace and name of the Lease for leader election."""
 
     namespace: str = "slipway-system"
     name: str = "slipway-controller"
 
 
 class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The settings of the controller. See :class:`slipway.serving.contract.settings.Settings` for those that the APIs
-    read."""
+    """The settings of the controller. See :class:`slipway.serving.contract.settings.Settings` for the settings that the
+    APIs read."""
 
     apis: tuple[str, ...] | dict[str, Object] = tuple(api.name for api in DESCRIPTIONS)
     namespaces: tuple[str, ...] = ()
-    """Namespaces to watch exclusively; empty: the whole cluster."""
+    """The only namespaces to watch. Empty means the whole cluster."""
     leader_election: LeaderElection = LeaderElection()
     listen: str = ":8081"
-    """Address for health and metrics."""
+    """Address ``HOST:PORT`` for health and metrics."""
     workers: int = 8
-    """Maximum resources of one kind that are reconciled concurrently."""
+    """Maximum number of resources of one kind that are reconciled concurrently."""
     gateways: tuple[str, ...] = ()
-    """``HOST:PORT`` of the gateways' metrics; empty: those of the gateway pods in the system namespace."""
+    """``HOST:PORT`` of each gateway's metrics. Empty means the gateway pods in the system namespace."""
 
     routed_namespaces: str = ""
-    """Label selector of the namespaces whose Services the gateway serves, as in its settings. Empty: all."""
+    """Label selector of the namespaces whose Services the gateway serves, as in the gateway's settings. Empty means
+    all."""
     id_owners: dict[str, str] = msgspec.field(default_factory=dict)
-    """Model ID -> the only namespace whose Services may have it, as in the gateway's settings."""
+    """Map of a model ID to the only namespace whose Services may have it, as in the gateway's settings."""
     hub_organizations: tuple[str, ...] = ()
     """First parts of IDs that name an organization of a hub instead of a namespace, as in the gateway's settings."""
 
     def rules(self) -> claims.Rules:
-        """Returns the rules for who may have which ID, except for the served namespaces."""
+        """Return the rules for which Service may have which model ID, without the namespaces that the gateway
+        serves."""
         return claims.Rules(self.id_owners, frozenset(self.hub_organizations))
 
     def chosen(self) -> tuple[Api[Any], ...]:
-        """Returns the APIs to run, with one object for each kind of an API. Raises ValueError for an unknown name."""
+        """Return the APIs to run. An API with several kinds has one object for each. Raise ValueError for an unknown
+        name."""
         names = dict.fromkeys(api.name for api in APIS)
         unknown = sorted(set(self.apis) - set(names))
         if unknown:
@@ -68,12 +71,12 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
         return tuple(api for api in APIS if api.name in self.apis)
 
     def pod_managers(self) -> tuple[str, ...]:
-        """Returns the values that ``app.kubernetes.io/managed-by`` of pods may have besides our own name. Some APIs
-        keep the original system's value, because users and dashboards select by it."""
+        """Return the values that the pod label ``app.kubernetes.io/managed-by`` may have besides our own name. Some
+        APIs keep the original system's value, because users and dashboards select by it."""
         return tuple(api.pod_manager for api in DESCRIPTIONS if api.name in self.apis and api.pod_manager)
 
     def check(self) -> None:
-        """Raises ValueError for values that have the right type but are invalid."""
+        """Raise ValueError for a value that has the right type but is invalid."""
         self.chosen()
         for api in DESCRIPTIONS:
             try:
@@ -117,8 +120,7 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
 
 
 def read_settings(path: Path) -> ControllerSettings:
-    """Reads the settings. Raises ValueError with file and key if they are invalid, OSError if the file does not
-    exist."""
+    """Read the settings file. Raise ValueError with file and key if it is invalid, and OSError if it cannot be read."""
     try:
         settings = msgspec.yaml.decode(path.read_bytes() or b"{}", type=ControllerSettings)
         settings.check()

@@ -1,4 +1,5 @@
-"""The runtime's own metrics, under the names that Kubernetes controllers use, and their text form for Prometheus."""
+"""Metrics of the controller runtime, with the names that Kubernetes controllers use, and their Prometheus text
+format."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Metrics:
-    """One registry per process. Callers may add their own metrics to ``registry``."""
+    """The metrics registry of the process. Callers may add their own metrics to ``registry``."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
@@ -49,5 +50,5 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """Returns all metrics in the Prometheus text format."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""Kubernetes objects as decoded JSON, the kinds that Slipway uses, and accessors for their metadata.
+"""Kubernetes objects as decoded JSON, the kinds that Slipway uses, and accessors for metadata.
 
 This package passes objects as plain dictionaries, exactly as the API server sent them (except for
 ``metadata.managedFields``, which stores drop). Objects from a store must not be changed.
@@ -16,15 +16,15 @@ Object = dict[str, Any]
 """A decoded Kubernetes object, or a part of one."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
-"""The label with the name of the program that created an object. Every child carries it, and child informers select by
-it."""
+"""Label with the name of the program that created an object. Every child has the label, and informers of children
+select by it."""
 
 
 class Kind(msgspec.Struct, frozen=True):
     """A resource type, and its path on the API server."""
 
     group: str
-    """Empty for the core group."""
+    """API group. The value is empty for the core group."""
     version: str
     kind: str
     plural: str
@@ -34,11 +34,11 @@ class Kind(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """``v1``, ``apps/v1``."""
+        """Group and version as in an object's ``apiVersion``, such as ``v1`` or ``apps/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Returns the URL path of one object, or of a collection if ``name`` is empty.
+        """Return the URL path of one object, or of a collection if ``name`` is empty.
 
         An empty namespace addresses the collection of all namespaces, or an object of a cluster-scoped kind.
         """
@@ -50,8 +50,8 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 def metadata_of(kind: Kind) -> Kind:
-    """Returns the kind for a reader of metadata only: the API server sends nothing else. It is cached separately from
-    whole objects."""
+    """Return the kind for readers that need only metadata. The API server sends nothing else for it, and caches keep it
+    separate from whole objects."""
     return msgspec.structs.replace(kind, metadata_only=True)
 
 
@@ -83,7 +83,7 @@ CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customreso
 
 
 class Key(NamedTuple):
-    """Identifies an object among those of its kind. The namespace is empty for cluster-scoped kinds."""
+    """Namespace and name, which identify an object of a kind. The namespace is empty for cluster-scoped kinds."""
 
     namespace: str
     name: str
@@ -93,79 +93,80 @@ class Key(NamedTuple):
 
 
 class OwnerReference(NamedTuple):
-    """The controller of an object, as named in its owner references."""
+    """The controlling owner of an object, from the object's owner references."""
 
     api_version: str
     kind: str
     name: str
     uid: str
     namespace: str = ""
-    """The object's namespace, except for owners in other namespaces: see :mod:`slipway.kube.writes.owners`."""
+    """The object's own namespace, or the namespace of an owner elsewhere (see :mod:`slipway.kube.writes.owners`)."""
 
 
 def key(obj: Object) -> Key:
-    """Returns the namespace and name."""
+    """Return the namespace and name of an object. The namespace is empty if it has none."""
     metadata = obj["metadata"]
     return Key(metadata.get("namespace", ""), metadata["name"])
 
 
 def uid(obj: Object) -> str:
-    """Returns the object's uid, which changes if the object is recreated under the same name."""
+    """Return the object's UID, which differs if the object is recreated under the same name."""
     value: str = obj["metadata"]["uid"]
     return value
 
 
 def generation(obj: Object) -> int:
-    """Returns the generation, which counts changes of the spec; 0 for kinds without one."""
+    """Return the object's generation, which counts changes of the spec. Return 0 for kinds without generations."""
     return int(obj["metadata"].get("generation", 0))
 
 
 def resource_version(obj: Object) -> str:
-    """Returns the version of this copy; empty if the object was never on a server."""
+    """Return the resource version of this copy, or an empty string if the object was never on a server."""
     return str(obj.get("metadata", {}).get("resourceVersion", ""))
 
 
 def version_number(version: str) -> int:
-    """Returns a resource version as a number that can be compared. 0 if it is not a number, so that its age is unknown.
+    """Return a resource version as a number for comparisons, or 0 if it is not a number, so that its age is unknown.
 
-    Kubernetes guarantees numbers since 1.35; earlier, every server with etcd as its storage used them.
+    Kubernetes guarantees numbers since 1.35. Earlier versions use numbers if their storage is etcd.
     """
     return int(version) if version.isdecimal() and len(version) <= 20 else 0
 
 
 def labels(obj: Object) -> dict[str, str]:
-    """Returns the labels; empty if there are none."""
+    """Return the labels of an object. The result is empty if it has none."""
     return obj["metadata"].get("labels") or {}
 
 
 def annotations_of(obj: Object) -> dict[str, str]:
-    """Returns the annotations; empty if there are none."""
+    """Return the annotations of an object. The result is empty if it has none."""
     return obj["metadata"].get("annotations") or {}
 
 
 def as_object(value: Any) -> Object:
-    """Returns a value if it is an object, otherwise an empty object. For untrusted fields."""
+    """Return the value of an untrusted field if it is an object, and an empty object otherwise."""
     return value if isinstance(value, dict) else {}
 
 
 def deleting(obj: Object) -> bool:
-    """Whether deletion has begun, even if a finalizer still delays it."""
+    """Whether the object's deletion has begun, even if a finalizer still delays it."""
     return "deletionTimestamp" in obj["metadata"]
 
 
 def created(obj: Object) -> str:
-    """Returns the creation time in Kubernetes' format, which sorts; empty for an object that was never on a server."""
+    """Return the creation time in Kubernetes' format, which sorts by age. The result is empty if the object was never
+    on a server."""
     return str(obj.get("metadata", {}).get("creationTimestamp") or "")
 
 
 def created_unix(obj: Object) -> int:
-    """Returns the creation time in Unix seconds; 0 for an object that was never on a server."""
+    """Return the creation time in Unix seconds, or 0 if the object was never on a server."""
     stamp = obj["metadata"].get("creationTimestamp")
     return int(datetime.fromisoformat(stamp).timestamp()) if stamp else 0
 
 
 def controller_owner(obj: Object) -> OwnerReference | None:
-    """Returns the one owner reference with ``controller: true``, if any."""
+    """Return the owner reference with ``controller: true``, or None if there is none."""
     for reference in obj["metadata"].get("ownerReferences") or []:
         if reference.get("controller"):
             return OwnerReference(
@@ -179,7 +180,7 @@ def controller_owner(obj: Object) -> OwnerReference | None:
 
 
 def owner_reference(owner_kind: Kind, owner: Object) -> Object:
-    """Returns the owner reference that makes ``owner`` the controller of an object.
+    """Return the owner reference that makes ``owner`` the controller of an object.
 
     If the owner is already being deleted, the reference does not block that deletion: the garbage collector would
     otherwise remove the new object first.

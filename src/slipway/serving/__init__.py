@@ -1,1 +1,2 @@
-"""Serving: the contract between controller and APIs, and builders of Kubernetes objects, without APIs and engines."""
+"""The contract between the controller and the APIs, and builders of Kubernetes objects that depend on no API or
+engine."""

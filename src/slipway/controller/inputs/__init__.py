@@ -1,1 +1,1 @@
-"""Inputs of the controller: caches, gateways, catalogs of other clusters, and its own files."""
+"""Inputs of the controller: caches, gateways, catalogs of other clusters, and files in its container."""

@@ -1,7 +1,7 @@
 """Caches: exactly one informer for each kind, shared by all APIs, and the resources that a change affects.
 
-An informer keeps the union of what its readers need: whole objects if an API watches them, or the fields that its trims
-keep, children with our label, and a few fields of routed Services and of other owners' NetworkPolicies.
+An informer keeps the union of what its readers need: whole objects if an API watches them, or the fields that the API's
+trim keeps, children with our label, and a few fields of routed Services and of other owners' NetworkPolicies.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ from slipway.serving.routing.claims import DEFAULT, Rules, age, only_name
 from slipway.serving.routing.route import MOST_BYTES, ROUTE, InvalidRouteError, RoutedService, Routes, bounded
 
 WORKLOAD = "workload"
-"""Index of pods: the Deployment, LeaderWorkerSet or Job that created them."""
+"""Name of the index of pods by the Deployment, LeaderWorkerSet or Job that created them."""
 NAMES = "names"
-"""Index of routed Services: the public model names that they request."""
+"""Name of the index of routed Services by the public model IDs that they request."""
 QUALIFIED = "qualified"
-"""Index of routed Services: the ID that always reaches them."""
+"""Name of the index of routed Services by their qualified ID ``namespace/name``."""
 FOREIGN = "foreign"
-"""Index of NetworkPolicies that are not ours: their namespace."""
+"""Name of the index of NetworkPolicies of other owners by namespace."""
 OURS = f"{MANAGED_BY}={MANAGER}"
 
 
 class _Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects of one kind that some API reads, and the fields that it reads."""
+    """The objects of one kind, and their fields, that a reader needs."""
 
     kind: Kind
     labels: str = ""
     namespace: str | None = None
     trim: Trim
-    """Returns None for objects outside the selection."""
+    """Function that returns the needed fields of an object, or None for an object outside the selection."""
     indexes: Mapping[str, IndexFunction] = {}
     optional: str = ""
-    """See :class:`slipway.kube.caches.informer.Informer`."""
+    """What to install if the cluster lacks the kind. The value is empty if the kind is required."""
 
 
 class Caches(Stores):
-    """The informers of everything that the controllers of these APIs read."""
+    """The informers of all kinds that the controllers of the given APIs read."""
 
     def __init__(
         self,
@@ -79,11 +79,12 @@ class Caches(Stores):
         namespaces: Collection[str] = (),
         pod_managers: Collection[str] = (),
     ) -> None:
-        """``namespaces``: the watched namespaces; empty: all. ``pod_managers``: values that the label
-        ``app.kubernetes.io/managed-by`` of pods may have besides our own name.
+        """Create the informers, without starting them.
 
-        ``rules`` and ``routed_namespaces`` (a label selector; empty: all) are the gateway's, so that a status matches
-        its routing. Raises ValueError if two APIs need conflicting selections of one kind.
+        ``namespaces`` are the watched namespaces; empty means all. ``pod_managers`` are values that the pod label
+        ``app.kubernetes.io/managed-by`` may have besides our own name. ``rules`` and ``routed_namespaces`` (a label
+        selector; empty means all) are the gateway's, so that a status matches its routing. Raise ValueError if two APIs
+        need conflicting selections of one kind.
         """
         self._client, self._namespaces = client, tuple(dict.fromkeys(namespaces))
         self._rules, self._read = rules, Routes(rules.apply)
@@ -102,7 +103,7 @@ class Caches(Stores):
             self.informer(kind).add_handler(partial(self._note_orphans, kind))
 
     def informer(self, kind: Kind) -> Informer:
-        """Returns the one informer of a kind. Raises LookupError for a kind that is not watched."""
+        """Return the informer of a kind. Raise LookupError for a kind that is not watched."""
         try:
             return self._informers[kind]
         except KeyError:
@@ -114,23 +115,23 @@ class Caches(Stores):
 
     @property
     def namespaces(self) -> Informer | None:
-        """The namespaces that the gateway serves; None: it serves all."""
+        """The informer of the namespaces that the gateway serves. The value is None if it serves all namespaces."""
         return self._informers.get(NAMESPACE)
 
     # Pods
 
     def pods_of_children(self, children: Iterable[tuple[Kind, Key]]) -> list[Object]:
-        """Returns the pods of the workloads among ``children``."""
+        """Return the pods that the workloads among ``children`` created."""
         return [pod for child in children for pod in self.list(POD, WORKLOAD, text_of(*child))]
 
     def pods_of(self, owner: Kind, index: str, value: str) -> list[Object]:
-        """Returns the pods with this index value that belong to resources of the kind ``owner``. Any author can
-        annotate a pod, so ownership is checked. See :class:`slipway.serving.contract.api.Listers`."""
+        """Return the pods with this index value that belong to resources of the kind ``owner``. Ownership is checked,
+        because any author can annotate a pod. See :class:`slipway.serving.contract.api.Listers`."""
         candidates = self.list(POD, index, value)
         return [pod for pod in candidates if self.owner_of_pod(owner, pod) or self._outlives(owner, pod)]
 
     def pods_of_workload(self, workload: Kind, name: Key) -> list[Object]:
-        """Returns the pods of one workload. See :class:`slipway.serving.contract.api.Listers`."""
+        """Return the pods that name a workload as their origin. See :class:`slipway.serving.contract.api.Listers`."""
         return self.pods_of_children([(workload, name)])
 
     def _outlives(self, owner: Kind, pod: Object) -> bool:
@@ -141,7 +142,8 @@ class Caches(Stores):
             self._orphans.note(self.list(POD, WORKLOAD, text_of(kind, key(change.old))), change.old)
 
     def owner_of_pod(self, kind: Kind, pod: Object) -> list[Key]:
-        """Returns the resource of ``kind`` whose workload created the pod."""
+        """Return the key of the resource of ``kind`` whose workload created the pod. The result is empty if there is
+        none."""
         reference = workload_of(pod)
         workload = self.get(*reference) if reference and reference[0] in self._informers else None
         return list(owner_keys(kind)(workload)) if workload else []
@@ -153,14 +155,15 @@ class Caches(Stores):
         return self.count(NETWORK_POLICY, FOREIGN, namespace) > 0
 
     def foreign_policies_changed(self, change: Change) -> bool:
-        """Whether this change adds the first foreign policy of its namespace, or removes the last one."""
+        """Whether this change adds the first NetworkPolicy of another owner in its namespace, or removes the last
+        one."""
         return watches.first_or_last(change, self, NETWORK_POLICY, FOREIGN, _foreign_namespace)
 
     # Services that request public names
 
     def contenders(self, services: Iterable[Object]) -> list[RoutedService]:
-        """Returns those of these Services that request names, and the oldest other Service for each of their IDs.
-        Further claimants do not affect them."""
+        """Return the routed Services among ``services``, and for each of their IDs the oldest other Service that
+        requests it. Younger Services do not affect them."""
         claimants = {key(service): routed for service in services if (routed := self._routed(service))}
         if not claimants:
             return []
@@ -174,21 +177,22 @@ class Caches(Stores):
         return [rules.apply(routed) for routed in read.values()]
 
     def owners_of_contenders(self, kind: Kind, service: Object) -> list[Key]:
-        """Returns the resources of ``kind`` that may gain or lose a name if this routed Service changes."""
+        """Return the resources of ``kind`` that may gain or lose an ID if this routed Service changes."""
         routed = self._routed(service)
         contenders = set().union(*self._find_claimants(routed)) if routed else set[Key]()
         services = (self.get(SERVICE, name) for name in contenders)
         return list({owner for one in services if one for owner in owner_keys(kind)(one)})
 
     def owners_of_change(self, kind: Kind, change: Change) -> list[Key]:
-        """Returns the owners for the old and the new state; empty if both request the same IDs."""
+        """Return the resources of ``kind`` that may gain or lose an ID by this change of a Service. The result is empty
+        if the Service requests the same IDs before and after."""
         states = [state for state in (change.old, change.new) if state is not None]
         if len(states) == 2 and len({_claims(self._routed(state)) for state in states}) == 1:
             return []
         return list({owner for state in states for owner in self.owners_of_contenders(kind, state)})
 
     def owners_in_namespace(self, kind: Kind, namespace: Key) -> list[Key]:
-        """Returns the resources of ``kind`` that are affected if the gateway starts or stops serving this namespace."""
+        """Return the resources of ``kind`` that are affected if the gateway starts or stops serving this namespace."""
         services = self.list(SERVICE, watches.NAMESPACE, namespace.name)
         return list({owner for service in services for owner in self.owners_of_contenders(kind, service)})
 
@@ -198,12 +202,13 @@ class Caches(Stores):
         return self._rules._replace(namespaces=frozenset(name.name for name in map(key, self.list(NAMESPACE))))
 
     def _find_claimants(self, routed: RoutedService) -> list[Set[Key]]:
-        """Returns, for each ID of the Service, the Services that claim it."""
+        """Return, for each ID of the Service, the Services that request it."""
         store = self.store(SERVICE)
         return [*(store.keys(NAMES, name) for name in routed.ids), store.keys(QUALIFIED, routed.qualified)]
 
     def _first(self, names: Iterable[Key], rules: Rules) -> set[Key]:
-        """Returns the oldest of these Services in a served namespace."""
+        """Return the oldest of these Services in a namespace that the gateway serves. The result is empty if there is
+        none."""
         served = (self._stored(name) for name in names if rules.serves(name.namespace))
         first = min((routed for routed in served if routed), key=age, default=None)
         return {Key(first.namespace, first.name)} if first else set()
@@ -213,8 +218,8 @@ class Caches(Stores):
         return self._routed(service) if service else None
 
     def _routed(self, service: Object) -> RoutedService | None:
-        """Returns a Service's requested route, without IDs that its namespace may never have; None if the Service is
-        not routed."""
+        """Return a Service's requested route, without IDs that its namespace may never have. The result is None if the
+        Service has no valid route."""
         if ROUTE not in labels(service):
             return None
         try:
@@ -237,8 +242,8 @@ class Caches(Stores):
     # Informers
 
     def _own_selections(self, pods: str) -> Iterable[_Selection]:
-        """Returns the selections of the gateway and of the controller itself, to be listed after those of the APIs:
-        selections that keep most of an object come first. ``pods``: the label selector of pods."""
+        """Yield the selections of the gateway and of the controller itself. They must come after those of the APIs,
+        because selections that keep most of an object come first. ``pods`` is the label selector of pods."""
         indexes = {NAMES: self._names, QUALIFIED: self._qualified, watches.NAMESPACE: watches.by_namespace}
         yield _Selection(kind=POD, labels=pods, trim=trim_pod, indexes={WORKLOAD: by_workload})
         yield _Selection(kind=NETWORK_POLICY, trim=_existence, indexes={FOREIGN: _foreign_namespace})
@@ -279,7 +284,7 @@ class Caches(Stores):
 
 
 def _selections(apis: Sequence[Api[Any]], settings: Settings, pods: str) -> Iterable[_Selection]:
-    """Returns the selections of the APIs: children, their own kinds, and the other objects that they watch. Children
+    """Yield the selections of the APIs: children, the APIs' own kinds, and the other objects that they watch. Children
     come first, because they are kept whole."""
     resources = [api.resource.kind for api in apis]
     listed = [watch for api in apis for watch in api.watches(settings) if watch.listed]
@@ -314,7 +319,7 @@ def _of(watch: Watch, trim: Trim, selector: str, indexes: Mapping[str, IndexFunc
 
 
 def _sum(trims: tuple[Trim, ...]) -> Trim:
-    """Returns a trim that keeps everything that any of these trims keeps."""
+    """Return a trim that keeps every field that at least one of these trims keeps."""
     return trims[0] if len(trims) == 1 else partial(_merge_trimmed, trims)
 
 
@@ -324,7 +329,7 @@ def _merge_trimmed(trims: Sequence[Trim], obj: Object) -> Object | None:
 
 
 def _merge_parts(one: Object, other: Object) -> Object:
-    """Merges two parts of one object. If both have a field, both copies are complete."""
+    """Merge two parts of one object. If both contain a field that is not an object, both copies are complete."""
     united = {**one, **other}
     for field in one.keys() & other.keys():
         if isinstance(one[field], dict) and isinstance(other[field], dict):
@@ -333,7 +338,7 @@ def _merge_parts(one: Object, other: Object) -> Object:
 
 
 def _trim_first(trims: Sequence[Trim], obj: Object) -> Object | None:
-    """Returns the part of an object that the first matching selection keeps; None if none matches."""
+    """Return the part of an object that the first matching selection keeps, or None if no selection matches."""
     for trim in trims:
         part = trim(obj)
         if part is not None:
@@ -342,13 +347,14 @@ def _trim_first(trims: Sequence[Trim], obj: Object) -> Object | None:
 
 
 def _claims(routed: RoutedService | None) -> tuple[object, ...]:
-    """Returns the fields of a Service that decide who owns which ID, and what is reported to other claimants."""
+    """Return the fields of a Service that decide which Service gets which ID, and that the statuses of other Services
+    report."""
     return (routed.ids, routed.qualified, routed.since) if routed else ()
 
 
 def _by_owner(obj: Object) -> Iterable[str]:
-    """Index function for the owner, of children only, because other owners' Services and NetworkPolicies may also name
-    one."""
+    """Return the index values of a child by owner. Other objects have none, because other owners' Services and
+    NetworkPolicies may also name an owner."""
     return by_owner(obj) if _is_ours(obj) else ()
 
 
@@ -357,7 +363,8 @@ def _is_ours(obj: Object) -> bool:
 
 
 def _existence(policy: Object) -> Object | None:
-    """Returns another owner's policy with its name only, because such policies may be large; None for our own."""
+    """Return another owner's NetworkPolicy reduced to its identity, because such policies may be large. Return None for
+    our own policies."""
     if _is_ours(policy):
         return None
     fields = ("name", "namespace", "uid", "resourceVersion")
@@ -369,8 +376,8 @@ def _foreign_namespace(policy: Object) -> Iterable[str]:
 
 
 def _child(served: Collection[tuple[str, str]], obj: Object) -> Object | None:
-    """Returns the object if its owner is one of the served groups and kinds, otherwise None. Our label alone proves
-    nothing: any author may set it."""
+    """Return the object if its owner's group and kind are in ``served``, and None otherwise. Our label alone proves
+    nothing, because any author can set it."""
     owner = controller_owner(obj) if _is_ours(obj) else None
     if owner is None or (served and (owner.api_version.partition("/")[0], owner.kind) not in served):
         return None
@@ -378,12 +385,12 @@ def _child(served: Collection[tuple[str, str]], obj: Object) -> Object | None:
 
 
 def _child_elsewhere(namespace: str | None, child: Trim, obj: Object) -> Object | None:
-    """Does the same as ``_child``, but objects in ``namespace`` may have owners in other namespaces."""
+    """Return the object as ``_child`` does, but accept owners in other namespaces for objects in ``namespace``."""
     return child(with_owner(obj) if key(obj).namespace == namespace else obj)
 
 
 def _route(service: Object) -> Object | None:
-    """Returns the routing fields of a Service, which need not be ours; None if it is not routed."""
+    """Return the routing fields of a Service of any owner, or None if it has no route."""
     if ROUTE not in labels(service):
         return None
     metadata, fields = service["metadata"], {}
@@ -398,7 +405,7 @@ def _route(service: Object) -> Object | None:
 
 
 def with_annotations_bounded(obj: Object) -> Object:
-    """Returns the object without annotations longer than any that Slipway writes."""
+    """Return the object with each annotation that is longer than any of ours replaced by a short placeholder."""
     annotations = annotations_of(obj)
     if all(len(text) <= MOST_BYTES for text in annotations.values()):
         return obj

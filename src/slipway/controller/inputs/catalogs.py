@@ -1,7 +1,7 @@
-"""Catalogs: reads the catalogs of other clusters that plans request, at intervals, and keeps the last content.
+"""Catalogs of other clusters that plans request. The controller reads them at intervals and keeps the last content.
 
 There is one task for each resource whose plan has a catalog. New content triggers a reconciliation of the resource,
-whose status publishes it. Nothing is stored: after a restart the controller reads all catalogs again.
+whose status publishes it. Nothing is stored: after a restart, the controller reads all catalogs again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from slipway.weights.sources.catalogs import (
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 5.0
-"""The first wait before an unreachable catalog is read again; the longest wait is its refresh interval."""
+"""Seconds of the first wait before an unreachable catalog is read again. The longest wait is the catalog's refresh
+interval."""
 JITTER = 0.1
-"""Share of the interval by which reads are shifted randomly, so that many clusters do not read at the same time."""
+"""Share of the interval by which reads are randomly shifted, so that many clusters do not read at the same time."""
 CONCURRENT_REQUESTS = 4
 
 _Subject = tuple[Kind, Key]
@@ -49,13 +50,16 @@ class _Followed(msgspec.Struct):
 
 
 class Catalogs:
-    """Reads the catalogs of all resources. Only the leader's reconciliations start it."""
+    """The catalogs of all resources. Only the leader's reconciliations start the tasks that read them."""
 
     def __init__(
         self, client: Client, namespace: str, blocked: Sequence[str] = (), allowed: AddressPolicy | None = None
     ) -> None:
-        """``namespace``: the namespace of the Secrets with credentials and CA certificates. ``blocked``: networks that
-        are never contacted. ``allowed``: replaces the usual policy."""
+        """Create an empty set of catalogs.
+
+        ``namespace`` contains the Secrets with credentials and CA certificates. ``blocked`` are networks that are never
+        contacted. ``allowed`` replaces the usual address policy.
+        """
         self._client, self._namespace = client, namespace
         self._allowed = allowed or policy(blocked)
         self._followed: dict[_Subject, _Followed] = {}
@@ -65,17 +69,17 @@ class Catalogs:
 
     @property
     def latest(self) -> Mapping[str, Catalog]:
-        """Returns the latest state of each catalog, by resource name. Catalogs that have not been read yet are
-        missing."""
+        """The latest state of each catalog, by resource name. Catalogs that have not been read yet are missing."""
         return self._latest
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
-        """Calls ``listener`` with the key of each resource of ``kind`` after its catalog was read."""
+        """Register a listener that is called with the key of a resource of ``kind`` after the resource's catalog was
+        read."""
         self._listeners[kind] = listener
 
     def follow(self, kind: Kind, name: Key, address: CatalogAddress | None) -> None:
-        """Starts reading the resource's catalog, or stops if ``address`` is None. A new address means a new catalog
-        with unknown content."""
+        """Start reading the resource's catalog, or stop if ``address`` is None. A new address means a new catalog with
+        unknown content."""
         followed = self._followed.get((kind, name))
         if followed is not None and followed.address == address:
             return
@@ -89,7 +93,7 @@ class Catalogs:
             subscription.task = asyncio.create_task(self._poll(kind, name, subscription))
 
     async def close(self) -> None:
-        """Cancels all tasks."""
+        """Cancel the tasks that read catalogs, and wait until they have ended."""
         tasks = [followed.task for followed in self._followed.values() if followed.task is not None]
         for task in tasks:
             task.cancel()
@@ -115,7 +119,7 @@ class Catalogs:
             await asyncio.sleep(pause)
 
     async def _refresh(self, name: Key, followed: _Followed) -> Catalog:
-        """Reads a catalog once. After a failure the previous content is kept."""
+        """Read a catalog once. After a failure, return the previous content with the fault."""
         before = self._latest.get(name.name) or Catalog(address=followed.address)
         try:
             answer = await fetch_catalog(await self._load_endpoint(followed.address), self._allowed, followed.tag)
@@ -132,14 +136,14 @@ class Catalogs:
         return Catalog(address=followed.address, revision=revision, entries=entries, refreshed=now)
 
     async def _load_endpoint(self, address: CatalogAddress) -> CatalogEndpoint:
-        """Returns the address with credentials, read again for each request so that they can be replaced at any time.
-        Raises CatalogError."""
+        """Return the address with credentials. They are read again for each request, so that they can be replaced at
+        any time. Raise CatalogError if a Secret cannot be used."""
         credential = authorization(await self._secret(address.credentials))
         trusted = authority(await self._secret(address.authority)) if address.authority else ""
         return CatalogEndpoint(url=address.url, authorization=credential, authority=trusted)
 
     async def _secret(self, name: str) -> Mapping[str, str]:
-        """Returns the data of a Secret. Raises CatalogError."""
+        """Return the data of a Secret, encoded as base64. Raise CatalogError if the Secret cannot be read."""
         place = Key(self._namespace, name)
         try:
             secret = await self._client.get(SECRET, place)

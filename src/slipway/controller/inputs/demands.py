@@ -1,8 +1,8 @@
-"""Demands: counts the requests for the Services that plans name, and enqueues a resource when they begin or end.
+"""Counts of the requests for the Services that plans name. A resource is enqueued when its requests begin or end.
 
-The autoscaler reads the metrics of all models every two seconds, to average them. Here a request waits for the next
+The autoscaler reads the metrics of all models every two seconds to average them. Here, a request waits for the next
 step of its resource, so the gateways are queried more often, but only about the given Services. The cost does not grow
-with other models. Nothing is stored: after a restart a single read is enough.
+with other models. Nothing is stored: after a restart, a single sample is enough.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ log = logging.getLogger(__name__)
 SECONDS = 0.5
 """Seconds between two samples."""
 _REST = 5.0
-"""The pause after a sample is at least this many times its duration, so that the gateways can rest."""
+"""Minimum ratio of the pause after a sample to the sample's duration, so that the gateways are not busy all the
+time."""
 
 _Subject = tuple[Kind, Key]
 
 
 class _Followed(NamedTuple):
-    """The Services of a resource. See :class:`slipway.serving.contract.api.Plan`."""
+    """The Services of a resource whose requests are counted. See :class:`slipway.serving.contract.api.Plan`."""
 
     counted: frozenset[Key]
     satisfied: frozenset[Key]
 
 
 class Gateways(Protocol):
-    """The part of :class:`slipway.controller.inputs.gateways.Gateways` used here."""
+    """The part of :class:`slipway.controller.inputs.gateways.Gateways` that this module uses."""
 
     async def requests(self, services: Iterable[Key]) -> Traffic:
-        """Returns the requests for each of these Services at all gateways. Never raises."""
+        """Return the requests for each of these Services at all gateways. This method never raises an error."""
 
 
 class Demands:
-    """Counts requests for all resources whose plans need it. Runs only in the leader."""
+    """The demand of all Services that plans name. Only the leader samples it."""
 
     def __init__(self, gateways: Gateways, clock: Callable[[], float] = time.time) -> None:
         self._gateways, self._clock = gateways, clock
@@ -52,23 +53,24 @@ class Demands:
 
     @property
     def latest(self) -> Mapping[Key, Demand]:
-        """Returns the demand by Service, without Services that have not been sampled yet."""
+        """The demand by Service. Services that have not been sampled yet are missing."""
         return self._latest
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
-        """Calls ``listener`` with the key of a resource of ``kind`` when requests for its Services begin or end."""
+        """Register a listener that is called with the key of a resource of ``kind`` when requests for its Services
+        begin or end."""
         self._listeners[kind] = listener
 
     def follow(self, kind: Kind, name: Key, counted: Sequence[Key], satisfied: Sequence[Key] = ()) -> None:
-        """Sets the Services whose requests are counted for this resource. ``satisfied``: those of them that need no
-        further step."""
+        """Set the Services whose requests are counted for this resource. ``satisfied`` are the Services among them that
+        need no further step."""
         if counted:
             self._followed[kind, name] = _Followed(frozenset(counted), frozenset(satisfied))
         else:
             self._followed.pop((kind, name), None)
 
     async def run(self) -> None:
-        """Samples until cancelled."""
+        """Take samples until the task is cancelled."""
         while True:
             began = time.monotonic()
             try:
@@ -79,7 +81,7 @@ class Demands:
             await asyncio.sleep(max(SECONDS - took, _REST * took))
 
     async def refresh(self) -> None:
-        """Takes one sample of all counted Services."""
+        """Take one sample of all counted Services, and notify the listeners of changes."""
         counted = {service for followed in self._followed.values() for service in followed.counted}
         if not counted:
             self._latest = {}

@@ -1,4 +1,4 @@
-"""The controller's own files, such as mounted keys, which may change while it runs."""
+"""Files in the controller's container, such as mounted keys, which may change while the controller runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MOST_BYTES = 1 << 20
 
 
 def content(path: str) -> bytes:
-    """Returns at most :data:`MOST_BYTES`; empty if the file is missing or cannot be read."""
+    """Return the first :data:`MOST_BYTES` of a file, or nothing if the file is missing or cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return file.read(MOST_BYTES)

@@ -1,4 +1,4 @@
-"""Gateways: requests in flight and waiting for each Service, summed over all gateway pods."""
+"""Requests in flight and waiting for each Service, summed over all gateway pods."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ GATEWAY = "app.kubernetes.io/name=slipway-gateway"
 PORT = 8081
 LIMIT = aiohttp.ClientTimeout(total=1.5)
 REMEMBERED_SECONDS = 30.0
-"""How long the last numbers of an unreachable gateway still count."""
+"""Seconds for which the last numbers of an unreachable gateway still count."""
 METRICS_BYTES = 64 << 20
-"""Maximum size of one gateway's metrics; those of 10,000 models have a tenth of it."""
+"""Maximum size of one gateway's metrics in bytes. The metrics of 10,000 models have a tenth of this size."""
 AT_ONCE = 256
 """Maximum number of Services in one request to a gateway."""
 COUNTED = ("slipway_gateway_requests_in_flight", "slipway_gateway_requests_waiting")
@@ -38,7 +38,7 @@ class Traffic(NamedTuple):
 
     requests: Mapping[Key, float]
     complete: bool
-    """Whether every serving gateway answered."""
+    """Whether every serving gateway responded. The value is False if there is no gateway."""
 
 
 class _Sample(NamedTuple):
@@ -47,19 +47,21 @@ class _Sample(NamedTuple):
 
 
 class Gateways:
-    """Reads the metrics of all gateways concurrently."""
+    """A client that queries all gateways concurrently."""
 
     def __init__(
         self, client: Client, session: aiohttp.ClientSession, namespace: str, addresses: Sequence[str] = ()
     ) -> None:
-        """``addresses`` (``HOST:PORT``): query these, if any, instead of the gateway pods in the namespace."""
+        """Create a client. ``addresses`` (``HOST:PORT``) are queried instead of the gateway pods in the namespace,
+        unless empty."""
         self.pods = Informer(client, POD, namespace=namespace, labels=GATEWAY)
         self._session = session
         self._addresses = tuple(addresses)
         self._samples: dict[str, _Sample] = {}
 
     async def traffic(self) -> Traffic:
-        """Returns the sums over all gateways. Never raises."""
+        """Return the requests for all Services, from the metrics of all gateways. Recent numbers of unreachable
+        gateways still count. This method never raises an error."""
         addresses = self._list_addresses()
         answers = await asyncio.gather(*(self._query(address, "/metrics", parse) for address in addresses))
         now = time.monotonic()
@@ -78,7 +80,8 @@ class Gateways:
         return Traffic(total, complete=bool(addresses) and not missing)
 
     async def requests(self, services: Iterable[Key]) -> Traffic:
-        """Returns the requests for these Services only, without a cache. Never raises."""
+        """Return the requests for these Services only. An unreachable gateway makes the result incomplete. This method
+        never raises an error."""
         required = self._list_addresses()
         paths = _requests_paths(sorted(services))
         queries = [(address, path) for address in required for path in paths]
@@ -92,8 +95,8 @@ class Gateways:
         return Traffic(total, complete=bool(required) and not missing)
 
     def _list_addresses(self) -> dict[str, bool]:
-        """Returns address -> whether its numbers are required. Pods that are starting or terminating need not
-        answer."""
+        """Return the address of each gateway, and whether its numbers are required. Pods that are starting or
+        terminating need not respond."""
         if self._addresses:
             return dict.fromkeys(self._addresses, True)
         pods = [pod for pod in self.pods.store.all() if pod.get("status", {}).get("podIP")]
@@ -113,7 +116,7 @@ class Gateways:
 
 
 async def _text(response: aiohttp.ClientResponse) -> str:
-    """Returns the body of a gateway's response. Raises ValueError if it exceeds METRICS_BYTES or is not text."""
+    """Return the body of a gateway's response as text. Raise ValueError if it exceeds METRICS_BYTES or is not text."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -122,7 +125,7 @@ async def _text(response: aiohttp.ClientResponse) -> str:
 
 
 def parse(text: str) -> dict[Key, float]:
-    """Parses a gateway's metrics. Returns requests in flight and waiting, by Service. Raises ValueError if they are
+    """Return the requests in flight and waiting, by Service, from a gateway's metrics. Raise ValueError if they are
     invalid."""
     requests: dict[Key, float] = {}
     up = False
@@ -139,13 +142,13 @@ def parse(text: str) -> dict[Key, float]:
 
 
 def parse_requests(text: str) -> dict[Key, float]:
-    """Parses a gateway's response about some Services. Raises ValueError if it is invalid."""
+    """Return the requests, by Service, from a gateway's JSON response. Raise ValueError if it is invalid."""
     numbers = decode_json(text, dict[str, int], most=METRICS_BYTES)
     return {Key(*service.split("/", 1)): float(number) for service, number in numbers.items() if "/" in service}
 
 
 def _requests_paths(services: Sequence[Key]) -> list[str]:
-    """Returns the paths of requests that together name all of these Services."""
+    """Return the paths and queries of the requests that together name all of these Services."""
     parts = (services[start : start + AT_ONCE] for start in range(0, len(services), AT_ONCE))
     return [f"/requests?{urlencode([('service', str(service)) for service in part])}" for part in parts]
 

@@ -1,4 +1,5 @@
-"""Pods: the fields that the caches keep, the workloads that created them, and pods that outlive their workloads."""
+"""The fields of pods that the caches keep, the workloads that created the pods, and pods that outlive their
+workloads."""
 
 from __future__ import annotations
 
@@ -25,16 +26,17 @@ from slipway.serving.routing.route import bounded
 
 
 class _PodController(NamedTuple):
-    """A kind that controls pods, and the kind of workload to which it belongs."""
+    """The kind of workload to which a controller of pods, such as a ReplicaSet, belongs."""
 
     workload: Kind
     name: Callable[[str, Object], str]
-    """Returns the workload's name from the name of the pod's controller and the pod; empty: none."""
+    """Function that returns the workload's name from the name of the pod's controller and the pod. The value is empty
+    if there is no workload."""
 
 
 def _of_replica_set(name: str, pod: Object) -> str:
-    """Returns the name of the Deployment. A ReplicaSet is named after its Deployment and the hash of its template,
-    which its pods carry as a label."""
+    """Return the name of a ReplicaSet's Deployment, or an empty string. A ReplicaSet is named after its Deployment and
+    the hash of its template, which its pods have as a label."""
     template = labels(pod).get("pod-template-hash", "")
     return name.removesuffix(f"-{template}") if template else ""
 
@@ -44,13 +46,13 @@ POD_CONTROLLERS: Mapping[tuple[str, str], _PodController] = {
     ("apps", "StatefulSet"): _PodController(LEADER_WORKER_SET, lambda name, pod: owner_name(name, labels(pod))),
     ("batch", "Job"): _PodController(JOB, lambda name, _pod: name),
 }
-"""(group, kind) of a pod's controller -> its workload. Supporting another kind of workload takes one more entry."""
+"""Map of group and kind of a pod's controller to the workload. To support another kind of workload, add an entry."""
 WORKLOADS = frozenset(controller.workload for controller in POD_CONTROLLERS.values())
 """Kinds of children that create pods."""
 
 
 def workload_of(pod: Object) -> tuple[Kind, Key] | None:
-    """Returns the workload that created a pod, if it is of a kind that resources may own."""
+    """Return kind and key of the workload that created a pod, or None if no workload of a supported kind did."""
     owner = controller_owner(pod)
     controller = POD_CONTROLLERS.get((owner.api_version.rpartition("/")[0], owner.kind)) if owner else None
     name = controller.name(owner.name, pod) if owner and controller else ""
@@ -67,8 +69,11 @@ def text_of(kind: Kind, name: Key) -> str:
 
 
 def trim_pod(pod: Object) -> Object | None:
-    """Removes foreign annotations from a pod. Its spec keeps only devices and, if it has any, mounted files. Returns
-    None for a pod that belongs to no workload and uses neither."""
+    """Return the pod without foreign annotations. Its spec keeps only devices and, if the pod has the annotation
+    ``USES``, volumes with files.
+
+    Return None for a pod that neither belongs to a workload nor has the annotation.
+    """
     annotations = annotations_of(pod)
     annotations_left = {name: bounded(annotations[name]) for name in (TEMPLATE, USES) if name in annotations}
     if USES not in annotations_left and workload_of(pod) is None:
@@ -80,8 +85,8 @@ def trim_pod(pod: Object) -> Object | None:
 
 
 def _devices(spec: Object) -> Object:
-    """Returns the devices in a pod's spec: claims, and limits of extended resources, whose names have a domain prefix;
-    empty if there are none."""
+    """Return the devices in a pod's spec: claims, and limits of extended resources, whose names have a domain prefix.
+    The result is empty if the pod has none."""
     limits = [(one.get("resources") or {}).get("limits") or {} for one in spec.get("containers") or ()]
     extended = [{name: amount for name, amount in each.items() if "/" in name} for each in limits]
     claims = [{"name": claim["name"]} for claim in spec.get("resourceClaims") or ()]
@@ -90,7 +95,7 @@ def _devices(spec: Object) -> Object:
 
 
 def _files(spec: Object) -> Object:
-    """Returns the node directories and PVCs in a pod's spec; empty if there are none."""
+    """Return the node directories and PVCs in a pod's spec. The result is empty if the pod has none."""
     volumes = [
         {kind: one[kind]}
         for one in spec.get("volumes") or ()
@@ -105,25 +110,25 @@ def mounts_files(pod: Object) -> bool:
 
 
 class Orphans:
-    """Terminating pods whose workload no longer exists, with the owners of the workload."""
+    """Terminating pods whose workload no longer exists, and the kind of the workload's owner."""
 
     def __init__(self) -> None:
         self._owners: dict[str, tuple[str, str] | None] = {}
 
     def note(self, pods: Iterable[Object], workload: Object) -> None:
-        """Records the pods of a deleted workload."""
+        """Record the pods of a deleted workload."""
         controller = controller_owner(workload)
         owner = (controller.api_version.partition("/")[0], controller.kind) if controller else None
         self._owners |= {uid(pod): owner for pod in pods}
 
     def forget(self, change: Change) -> None:
-        """Handles changes of pods."""
+        """Forget a pod when it is deleted. The informer of Pods calls this handler for each change."""
         if change.new is None and change.old is not None:
             self._owners.pop(uid(change.old), None)
 
     def is_of(self, owner: Kind, pod: Object) -> bool:
-        """Whether a resource of this kind owned the workload of a terminating pod. If the workload was deleted before
-        the controller started, a pod that mounts files counts."""
+        """Whether a resource of the kind ``owner`` owned the workload of a terminating pod. If the workload was deleted
+        before the controller started, every pod that mounts files counts."""
         if uid(pod) in self._owners:
             return self._owners[uid(pod)] == (owner.group, owner.kind)
         return mounts_files(pod)

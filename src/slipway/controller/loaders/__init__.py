@@ -1,1 +1,2 @@
-"""Loaders in pods: the controller reads their progress and sends the adapters that an engine needs."""
+"""Communication with the loaders in pods: the controller reads their progress and sends the adapters that an engine
+needs."""

@@ -1,8 +1,8 @@
-"""Adapters: decides the actions that make every pod of a model serve the desired adapters. Pure.
+"""Decisions on how every pod of a model gets the desired adapters. All functions are pure.
 
-A pod's labels name the adapters that it serves. Services select by them, so the gateway never sends a request to a pod
-that lacks the adapter. A new version of an adapter is downloaded while the old one serves. Then, one pod at a time, the
-label is removed, requests drain, the engine loads the new version, and the label is added again.
+The labels of a pod name the adapters that it serves. Services select by these labels, so the gateway never sends a
+request to a pod that lacks the adapter. A pod downloads a new version of an adapter while it serves the old one. Then,
+one pod at a time, the label is removed, requests drain, the engine loads the new version, and the label is added again.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ import msgspec
 from slipway.serving.wire.agent import SERVING, SERVING_LABEL, Adapter, AdapterSet, AdapterState, AgentReport, label
 
 DRAIN_SECONDS = 2.0
-"""How long a pod may still receive requests after a label was removed: the time until every gateway has updated its
+"""Seconds for which a pod may still receive requests after a label was removed, until every gateway has updated its
 table."""
 LABEL_VALUE = re.compile(r"[a-z0-9]{1,10}")
-"""The format of ``agent.label``; labels that a pod reports are accepted only in this format."""
+"""Pattern of the values of ``agent.label``. Other values that a pod reports are ignored."""
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """The relevant fields of a pod."""
+    """The fields of a pod that the decisions depend on."""
 
     uid: str
     labels: Mapping[str, str]
     serving: bool
-    """Whether its engine has started and is running."""
+    """Whether the pod's engine has started and is running."""
 
 
 class Order(msgspec.Struct, frozen=True):
-    """The actions for one pod."""
+    """The actions to take for one pod."""
 
     labels: Mapping[str, str | None]
-    """Labels to set; None removes one."""
+    """Labels to set on the pod. The value None removes a label."""
     desired: tuple[Adapter, ...] | None
-    """The adapters to send to its loader; None: it already has them."""
+    """The adapters to send to the pod's loader, or None if the loader already has them."""
     moving: bool
-    """Whether this pod may make progress soon."""
+    """Whether the pod may make progress soon, so that it should be checked again."""
 
 
 def orders(
@@ -47,25 +47,25 @@ def orders(
     reports: Mapping[str, AgentReport],
     unlabelled_seconds: Mapping[tuple[str, str], float],
 ) -> dict[str, Order]:
-    """Returns the actions by pod (uid).
+    """Return the actions for each pod, by pod UID.
 
-    ``reports``: recent reports by pod uid. A pod without one did not answer; its labels stay while its engine runs.
-    ``unlabelled_seconds``: (pod uid, adapter name) -> seconds since the pod's label was removed.
+    ``reports`` are recent reports by pod UID. A pod without a report did not respond; its labels stay while its engine
+    runs. ``unlabelled_seconds`` maps (pod UID, adapter name) to the seconds since the pod's label was removed.
     """
     turns = {(one.name, turn) for one in adapter_set.adapters if (turn := _turn(pods, adapter_set, one, reports))}
     return {pod.uid: _order(pod, adapter_set, reports.get(pod.uid), turns, unlabelled_seconds) for pod in pods}
 
 
 def is_labelled(pod: Pod, adapter_set: AdapterSet, adapter: Adapter) -> bool:
-    """Whether requests for the adapter may reach the pod."""
+    """Whether the pod has the adapter's label, so that the gateway may send requests for the adapter to the pod."""
     return pod.labels.get(f"{SERVING_LABEL}{adapter_set.short_name(adapter)}") == SERVING
 
 
 def _turn(
     pods: Sequence[Pod], adapter_set: AdapterSet, adapter: Adapter, reports: Mapping[str, AgentReport]
 ) -> str | None:
-    """Returns the pod that may switch to another version now: one that has it ready, while all others serve some
-    version. None if there is none."""
+    """Return the UID of the pod that may switch to another version now, or None. The pod must have downloaded the
+    version, and all other pods must serve some version or have failed."""
     ready = [pod for pod in pods if pod.serving and _is_ready_to_replace(reports.get(pod.uid), adapter)]
     ready.sort(key=lambda pod: (is_labelled(pod, adapter_set, adapter), pod.uid))
     if not ready:
@@ -118,8 +118,8 @@ def _labels(pod: Pod, adapter_set: AdapterSet, adapter: Adapter, report: AgentRe
 
 
 def _loaded_label(adapter: Adapter, state: AdapterState, before: str) -> str:
-    """Returns the label value for the loaded version. Loaders of earlier releases do not report it for a version that
-    is no longer desired; the label then stays."""
+    """Return the label value for the loaded version. Loaders of earlier releases do not report the value for a version
+    that is no longer desired; the pod then keeps its label."""
     if state.loaded == adapter.digest:
         return label(adapter.url)
     reported = state.loaded_label if LABEL_VALUE.fullmatch(state.loaded_label) else ""

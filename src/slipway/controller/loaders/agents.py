@@ -1,9 +1,9 @@
-"""Agents: reads the progress of loaders in pods, sends them orders, and labels the pods accordingly. Each request is
-signed for its pod (see :mod:`slipway.serving.wire.proof`).
+"""Clients of the loaders in pods: they read the loaders' progress, send the desired adapters, and label the pods
+accordingly. Each request is signed for its pod (see :mod:`slipway.serving.wire.proof`).
 
-This is the I/O around :mod:`slipway.controller.loaders.adapters`, which makes the decisions. Each resource that has
-pods with a loader has one task, which polls often while something is in progress. A change triggers a reconciliation of
-the resource.
+This module does the I/O for :mod:`slipway.controller.loaders.adapters`, which makes the decisions. Each resource that
+has pods with a loader has one task, which polls often while an adapter or a download makes progress. A change triggers
+a reconciliation of the resource.
 """
 
 from __future__ import annotations
@@ -31,35 +31,36 @@ log = logging.getLogger(__name__)
 
 QUICK_SECONDS = 1.5
 PROGRESS_SECONDS = 5.0
-"""Seconds between two polls of a cache's progress, because each one causes a write of the status. The end is reported
-by the Job, immediately."""
+"""Seconds between two polls of a cache's progress. The interval is long because each poll causes a write of the status.
+The Job reports the end of the download immediately."""
 SLOW_SECONDS = 15.0
 CONCURRENT_REQUESTS, OF_A_NAMESPACE = 32, 8
 LIMIT = aiohttp.ClientTimeout(total=3.0, sock_connect=2.0)
 REPORT_BYTES = 2**20
 REASON_BYTES = 300
-"""How many bytes of an error response are logged."""
+"""Number of bytes of an error response that are logged."""
 SILENCE_SECONDS = 30.0
-"""The longest pause before a loader that does not answer is polled again."""
+"""Longest pause, in seconds, before a loader that does not respond is polled again."""
 
 _Subject = tuple[Kind, Key]
 
 
 def address(pod: Object) -> str:
-    """Returns the address of the pod's loader."""
+    """Return the base URL of the loader in a pod, without a trailing slash."""
     ip = pod["status"]["podIP"]
     return f"http://[{ip}]:{PORT}" if ":" in ip else f"http://{ip}:{PORT}"
 
 
 def has_loader(pod: Object) -> bool:
-    """Whether a loader runs in the pod."""
+    """Whether a loader runs in the pod and can be reached. The result is False for a terminating pod."""
     status = pod.get("status", {})
     running = any("running" in one.get("state", {}) for one in _containers(pod) if one["name"] == CONTAINER)
     return running and bool(status.get("podIP")) and not deleting(pod)
 
 
 def engine_started(pod: Object, container: str) -> bool:
-    """Whether the engine has passed its startup probe since its container last started."""
+    """Whether the engine has passed its startup probe since its container last started. ``container`` is the name of
+    that container."""
     return any(one.get("started") for one in _containers(pod) if one["name"] == container)
 
 
@@ -73,14 +74,14 @@ def _fills_a_cache(pod: Object) -> bool:
 
 
 class _Silent(msgspec.Struct):
-    """A loader that does not answer."""
+    """A loader that does not respond: the number of failed polls, and the monotonic time of the next one."""
 
     times: int
     until: float
 
 
 class LoaderClients:
-    """Polls the loaders of every resource. Only the leader's reconciliations start it."""
+    """Clients of the loaders of every resource. Only the leader's reconciliations start the polling."""
 
     def __init__(
         self, client: Client, session: aiohttp.ClientSession, address_of: Callable[[Object], str] = address
@@ -94,12 +95,13 @@ class LoaderClients:
         self._places = Places(CONCURRENT_REQUESTS, OF_A_NAMESPACE)
 
     def sign_with(self, key: SigningKey) -> None:
-        """Sets the key that signs all requests. No requests are sent until then."""
+        """Set the key that signs all requests. Call this before the first reconciliation."""
         self._key = key
 
     @property
     def public_key(self) -> str:
-        """Returns the key by which loaders recognize the controller. Raises RuntimeError before ``sign_with``."""
+        """The public key, as text, by which loaders recognize the controller. Raises RuntimeError before
+        ``sign_with``."""
         return self._signing.public
 
     @property
@@ -109,15 +111,16 @@ class LoaderClients:
         return self._key
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
-        """Calls ``listener`` with the key of each resource of ``kind`` whose loaders report a change."""
+        """Register a listener that is called with the key of a resource of ``kind`` whose loaders report a change."""
         self._listeners[kind] = listener
 
     def reports(self, pods: Iterable[Object]) -> Mapping[str, AgentReport]:
-        """Returns the last reports of the loaders in these pods, by pod uid."""
+        """Return the last reports of the loaders in these pods, by pod UID. Pods without a report are missing."""
         return {uid(pod): self._reports[uid(pod)] for pod in pods if uid(pod) in self._reports}
 
     def follow(self, kind: Kind, name: Key, pods: Sequence[Object], adapters: AdapterSet) -> None:
-        """Sets the resource's current pods and their desired adapters."""
+        """Set the resource's current pods and their desired adapters, and start polling the loaders. Stop polling if no
+        pod has a loader."""
         pods = [pod for pod in pods if has_loader(pod)]
         followed = self._followed.get((kind, name))
         if not pods:
@@ -129,13 +132,13 @@ class LoaderClients:
             self._set_pods(followed, pods, adapters)
 
     def set_pods(self, kind: Kind, name: Key, pods: Sequence[Object]) -> None:
-        """Sets the resource's current pods. Their desired adapters are unchanged."""
+        """Set the resource's current pods. Their desired adapters stay unchanged."""
         followed = self._followed.get((kind, name))
         if followed is not None:
             self._set_pods(followed, [pod for pod in pods if has_loader(pod)], followed.adapters)
 
     def forget(self, kind: Kind, name: Key) -> None:
-        """Stops polling for the resource."""
+        """Stop polling the loaders of a resource."""
         followed = self._followed.pop((kind, name), None)
         if followed is None:
             return
@@ -144,7 +147,7 @@ class LoaderClients:
         self._set_pods(followed, (), followed.adapters)
 
     async def close(self) -> None:
-        """Cancels all tasks."""
+        """Cancel the polling tasks, and wait until they have ended."""
         tasks = [followed.task for followed in self._followed.values() if followed.task is not None]
         for task in tasks:
             task.cancel()
@@ -168,7 +171,7 @@ class LoaderClients:
             await asyncio.sleep(0.05)  # several changes often arrive together
 
     async def _poll_once(self, kind: Kind, name: Key, followed: _Followed) -> float:
-        """Polls every pod once. Returns the seconds until the next poll."""
+        """Poll every pod once, and execute the orders that follow. Return the seconds until the next poll."""
         pods, before = followed.pods, self.reports(followed.pods)
         fresh = await self._request_reports(followed, pods)
         views = [_view(pod, followed.adapters) for pod in pods if not _fills_a_cache(pod)]
@@ -203,8 +206,8 @@ class LoaderClients:
     async def _request_report(
         self, followed: _Followed, pod: Object, method: str, path: str, body: bytes = b""
     ) -> AgentReport | None:
-        """Sends one request to the pod's loader. Returns None if there is no response, if the loader did not answer
-        earlier and is not polled for a while, or if the pod is gone."""
+        """Send one request to the pod's loader, and return its report. Return None if there is no valid response, if
+        the pod is gone, or if the loader is not polled for a while because it did not respond earlier."""
         identity = uid(pod)
         silent = self._silent.get(identity)
         if silent is not None and time.monotonic() < silent.until:
@@ -248,8 +251,10 @@ class LoaderClients:
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytearray:
-    """Returns the response, limited to the size of an honest loader's: pods are not trusted with the controller's
-    memory. Raises ValueError for an error response, with the loader's reason."""
+    """Return the response body. Raise ValueError for an error response, with the loader's reason.
+
+    Reading stops after ``REPORT_BYTES``, because a hostile pod could otherwise fill the controller's memory.
+    """
     refused = response.status != HTTPStatus.OK
     most, body = REASON_BYTES if refused else REPORT_BYTES, bytearray()
     async for chunk in response.content.iter_any():
@@ -262,7 +267,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytearray:
 
 
 class _Followed:
-    """One resource's pods with loaders, and their desired adapters."""
+    """The pods of one resource that have loaders, and their desired adapters."""
 
     def __init__(self, pods: Sequence[Object], adapters: AdapterSet) -> None:
         self.pods, self.adapters = pods, adapters
@@ -272,7 +277,7 @@ class _Followed:
         self._unlabelled: dict[tuple[str, str], float] = {}
 
     def update(self, pods: Sequence[Object], adapters: AdapterSet) -> None:
-        """Sets pods and adapters, and wakes the task if they changed."""
+        """Set the pods and their desired adapters, and wake the polling task if they changed."""
         before, after = ([_view(pod, adapters) for pod in some] for some in (self.pods, pods))
         if adapters != self.adapters or before != after:
             self.news.set()
@@ -280,11 +285,12 @@ class _Followed:
         self._uids = set(map(uid, pods))
 
     def has(self, pod: Object) -> bool:
-        """Whether the pod is still being followed."""
+        """Whether the pod is among the resource's current pods."""
         return uid(pod) in self._uids
 
     def unlabelled_seconds(self, pods: Sequence[Pod]) -> dict[tuple[str, str], float]:
-        """Returns (pod, adapter) -> seconds since this process first saw the pod without the adapter's label."""
+        """Return the seconds since this process first saw a pod without an adapter's label, by (pod UID, adapter
+        name)."""
         now = time.monotonic()
         adapter_set = self.adapters
         lacking = [

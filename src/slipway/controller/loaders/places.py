@@ -1,6 +1,6 @@
-"""Places: limits concurrent operations, with a share for each namespace.
+"""A limit on concurrent operations, with a share for each namespace.
 
-Waiting namespaces take turns, so that slow operations of one namespace do not delay another.
+Waiting namespaces take turns, so that slow operations of one namespace do not delay those of another.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from contextlib import asynccontextmanager
 
 
 class Places:
-    """Hands out places to waiting callers, within one event loop."""
+    """A semaphore with a limit for each namespace, for use within one event loop."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
-        """``most``: places in total; ``most_of_one``: maximum places per namespace."""
+        """Create the semaphore. ``most`` is the total number of concurrent operations, and ``most_of_one`` the number
+        per namespace."""
         self._free, self._share = most, most_of_one
         self._used: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        """Starts with the namespace whose turn is next."""
+        """Waiting callers of each namespace. The first namespace has the next turn."""
 
     @asynccontextmanager
     async def of(self, namespace: str) -> AsyncIterator[None]:
-        """Waits for a place and holds it until the context ends."""
+        """Wait until an operation of ``namespace`` may run, and count it until the context ends."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(namespace, deque()).append(place)
         self._fill()
@@ -45,7 +46,7 @@ class Places:
         self._fill()
 
     def _fill(self) -> None:
-        """Gives free places to namespaces with fewer than their share."""
+        """Wake as many waiting callers as the total limit and the limits of their namespaces allow."""
         for namespace in [name for name in self._waiting if self._used[name] < self._share][: self._free]:
             place = self._waiting[namespace].popleft()
             self._waiting.move_to_end(namespace)

@@ -1,7 +1,8 @@
-"""Signing: the key by which loaders recognize the controller, stored in one Secret of the controller's namespace.
+"""The key by which loaders recognize the controller, stored in a Secret in the controller's namespace.
 
-The first leader creates it, and later leaders read it. It is the only Secret that the controller may read. If you
-delete it and restart the controller, a new key is created, and pods with a loader are replaced.
+The first leader creates the Secret, and later leaders read it. The controller may read no other Secret except those of
+catalogs. If you delete the Secret and restart the controller, a new key is created, and pods with a loader are
+replaced.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ LABELS = {
 
 
 async def signing_key(client: Client, namespace: str) -> SigningKey:
-    """Returns the controller's key, creating it if necessary. Retries transient errors.
+    """Return the controller's key, and create it if necessary. Transient errors are retried.
 
-    Raises ApiError, for example if a permission is missing, and ValueError if the Secret holds no key.
+    Raise any other ApiError, such as for a missing permission, and ValueError if the Secret contains no valid key.
     """
     name = Key(namespace, NAME)
     while True:

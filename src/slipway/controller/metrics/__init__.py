@@ -1,1 +1,1 @@
-"""Metrics of the resources in the caches."""
+"""Metrics of the resources in the controller's caches."""

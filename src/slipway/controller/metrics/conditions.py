@@ -1,6 +1,7 @@
 """The conditions of all resources as metrics, computed from the stores at each scrape.
 
-A deleted resource therefore leaves no series behind. Every controller exposes them, whether or not it is the leader.
+A deleted resource therefore leaves no series behind. Every controller process exposes the metrics, whether or not it is
+the leader.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from slipway.kube.objects import key
 
 LABELS = ("kind", "namespace", "name", "type", "reason")
 _VALUES = {"True": 1, "False": 0}
-"""Unknown conditions, and those without a status, are not exposed: one of them must not hide all others."""
+"""Metric values by condition status. Conditions with status Unknown or without a status are not exposed."""
 
 
 class ConditionsCollector(Collector):
-    """Exposes the conditions of these informers' resources."""
+    """A Prometheus collector of the conditions of all resources in these informers."""
 
     def __init__(self, resources: Sequence[Informer]) -> None:
         self._resources = tuple(resources)
 
     def collect(self) -> Iterable[Metric]:
-        """Yields the metrics; called by the registry."""
+        """Yield the metric family. The registry calls this at each scrape."""
         family = GaugeMetricFamily(
             "slipway_resource_condition",
             "1 if a condition of a resource is true, 0 if it is false.",

@@ -1,6 +1,6 @@
-"""The APIs' measurements of their resources as metrics, computed from the stores at each scrape.
+"""Measurements of resources, as their APIs define them, as metrics that are computed from the stores at each scrape.
 
-Every controller exposes them, whether or not it is the leader.
+Every controller process exposes the metrics, whether or not it is the leader.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from slipway.serving.contract.settings import Settings
 
 
 class SamplesCollector(Collector):
-    """Exposes the measurements of these APIs."""
+    """A Prometheus collector of the measurements that these APIs define."""
 
     def __init__(self, apis: Iterable[Description], resources: Sequence[Informer], settings: Settings) -> None:
-        """``resources``: the informers of the APIs' kinds."""
+        """Create a collector. ``resources`` are the informers of the APIs' kinds."""
         self._measures = [api.samples for api in apis if api.samples is not None]
         self._resources: Mapping[Kind, Informer] = {informer.kind: informer for informer in resources}
         self._settings = settings
 
     def collect(self) -> Iterable[Metric]:
-        """Yields the metrics; called by the registry."""
+        """Return the metric families. The registry calls this at each scrape."""
         families: dict[str, GaugeMetricFamily] = {}
         there = {kind: informer.store.all() for kind, informer in self._resources.items()}
         for measure in self._measures:

@@ -1,1 +1,1 @@
-"""Reconciliation: apply a resource's plan, deliver models, write its status and its Events."""
+"""Reconciliation: applying a resource's plan, delivering models, and writing the status and Events."""

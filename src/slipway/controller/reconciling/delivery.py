@@ -1,9 +1,9 @@
-"""Delivery: adds the models of an API to workloads of other owners.
+"""Delivery of an API's models to workloads of other owners.
 
-Only the metadata of workloads is watched, and only of workloads that request or have models. After a relevant change,
-the whole workload is read, and the result of the API's pure function is applied: first the prerequisites of its pods,
-then the workload itself, then the removal of leftovers. Each call starts from the current state, so it also completes
-an interrupted earlier one.
+The controller only watches the metadata of workloads, and only of workloads that request or have models. After a
+relevant change, it reads the whole workload and applies the result of the API's pure function: first the prerequisites
+of the pods, then the workload itself, then the removal of leftovers. Each call starts from the current state, so it
+also completes an interrupted earlier call.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ from slipway.serving.pods.workload import MANAGER
 
 FIELD_MANAGER = "slipway-delivery"
 REFUSED_SECONDS = 60.0
-"""How long to wait before retrying what the API server rejected."""
+"""Seconds before a write that the API server rejected is retried."""
 GATED_SECONDS, GATED_JOB_SECONDS = 5.0, 60.0
-"""Intervals at which a workload during its rollout, or a CronJob, is checked for objects created with the gate in the
-meantime, because its status is not watched. A rollout that does not end, as with the strategy OnDelete, is checked less
-and less often, down to the interval of a CronJob."""
+"""Seconds between checks for objects that were created with the gate in the meantime: for a workload during its
+rollout, and for a CronJob. The status of a workload is not watched. A rollout that does not end, as with the strategy
+OnDelete, is checked less and less often, down to the interval of a CronJob."""
 MESSAGE_LENGTH = 1024
 
 
 class Deliveries:
-    """All deliveries of one API."""
+    """The deliveries of one API to workloads of all kinds."""
 
     def __init__(
         self,
@@ -81,7 +81,8 @@ class Deliveries:
         recorder: Recorder,
         namespaces: Sequence[str] = (),
     ) -> None:
-        """``namespaces``: the watched namespaces; empty: all."""
+        """Create the informers and deliverers, without starting them. ``namespaces`` are the watched namespaces; empty
+        means all."""
         selector = f"{delivery.label}=true"
         self._claims, self._jobs = (
             ChosenNamespaces(client, kind, namespaces, labels=selector, indexes={NAMESPACE: by_namespace})
@@ -96,16 +97,16 @@ class Deliveries:
 
     @property
     def informers(self) -> tuple[Informer, ...]:
-        """Returns the informers that the delivery adds to those of the APIs."""
+        """The informers that the deliveries need in addition to those of the APIs."""
         return self._claims, self._jobs
 
     def controllers(self, workers: int, metrics: Metrics) -> list[Controller]:
-        """Returns a controller for each kind of workload."""
+        """Return a controller for each kind of workload."""
         return [one.controller(workers, metrics) for one in self._deliverers]
 
 
 class Deliverer:
-    """Delivers to the workloads of one kind."""
+    """The deliveries of one API to the workloads of one kind."""
 
     def __init__(
         self,
@@ -124,12 +125,12 @@ class Deliverer:
         self._claims, self._jobs = claims, jobs
         self._workloads = caches.informer(metadata_of(kind))
         self._pauses: dict[Key, Backoff] = {}
-        """Retry delays of workloads during their rollout."""
+        """Delays between the checks of workloads during their rollout."""
         applier = Applier(client, kind, {}, Expectations(), field_manager=FIELD_MANAGER, manager=MANAGER)
         self._secrets = applier.write_only
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
-        """Builds the controller that delivers models to workloads of one kind. Changes of the workloads, of the models
+        """Return the controller that delivers models to workloads of this kind. Changes of the workloads, of the models
         that they name, and of the objects created for them trigger it."""
         controller = Controller(
             f"{self._delivery.name}-delivery-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics
@@ -162,9 +163,11 @@ class Deliverer:
     # Events that affect a workload
 
     def _changed(self, change: Change) -> Iterable[Key]:
-        """Returns the workload's key if the metadata that matter have changed. A change of only the version is one of
-        the status. Our own message is ignored: if it differs each time, as messages of some webhooks do, it must not
-        trigger the next one."""
+        """Return the workload's key if relevant metadata has changed, and nothing otherwise.
+
+        If only the resource version differs, only the status has changed. Our own message is ignored: messages of some
+        webhooks differ each time, and must not trigger the next attempt.
+        """
         annotation = self._delivery.blocked[1]
         states = [
             {**state["metadata"], "resourceVersion": "", "annotations": {**annotations_of(state), annotation: ""}}
@@ -174,7 +177,8 @@ class Deliverer:
         return [] if len(states) == 2 and states[0] == states[1] else [change.key]
 
     def _reading(self, change: Change) -> Iterable[Key]:
-        """Returns the workloads that name a new, deleted or changed model."""
+        """Return the workloads that request a new, deleted or changed model. The result is empty if the change does not
+        affect them."""
         offered = [self._delivery.offered(state) for state in change[:2] if state is not None]
         if len(offered) == 2 and offered[0] == offered[1]:
             return []
@@ -182,13 +186,13 @@ class Deliverer:
         return store.keys(self._delivery.users, f"{change.key.namespace}/{change.key.name}")
 
     def _sharing(self, claim_of: Callable[[Object], Object | None], change: Change) -> Iterable[Key]:
-        """Returns the workloads that share a claim. ``claim_of`` returns the claim: the object itself, or the one that
-        a Job fills."""
+        """Return the workloads that share a claim. ``claim_of`` returns the claim of the changed object: the object
+        itself, or the claim that a Job fills."""
         claims = [claim_of(state) for state in change[:2] if state is not None]
         return {name for claim in claims if claim for name in sharers(claim, self.kind)}
 
     def _claim_of(self, job: Object) -> Object | None:
-        """Returns the claim that a Job fills, if it exists."""
+        """Return the claim that a Job fills, or None if it does not exist."""
         maker = controller_owner(job)
         return self._claims.store.get(Key(key(job).namespace, maker.name)) if maker else None
 
@@ -215,7 +219,7 @@ class Deliverer:
     # Writes
 
     async def _deliver(self, workload: Object, outcome: Outcome) -> Object:
-        """Creates the prerequisites of the pods, then writes the workload. Returns its current state."""
+        """Create the prerequisites of the pods, then write the workload. Return the current workload."""
         writes = await self._secrets.apply(workload, outcome.secrets)
         writes.raise_transient()
         for failure in writes.failures:
@@ -236,7 +240,8 @@ class Deliverer:
         return answer
 
     async def _keep_claim(self, claim: Object) -> None:
-        """Creates or updates a claim. Raises ConflictError if it has changed in the meantime."""
+        """Create a claim, or update its annotations and owners. Raise ConflictError if it has changed in the
+        meantime."""
         stored = self._claims.store.get(key(claim))
         if stored is None:
             await self._client.create(PERSISTENT_VOLUME_CLAIM, claim, field_manager=FIELD_MANAGER)
@@ -255,7 +260,7 @@ class Deliverer:
         await self._client.json_patch(PERSISTENT_VOLUME_CLAIM, key(claim), patch, field_manager=FIELD_MANAGER)
 
     async def _release(self, workload: Object, retained: Collection[Object]) -> None:
-        """Removes the workload from the owners of claims that it no longer reads, and deletes claims without other
+        """Remove the workload from the owners of claims that it no longer reads, and delete claims that have no other
         owners."""
         names = {key(claim) for claim in retained}
         for claim in self._claims.store.by_index(NAMESPACE, key(workload).namespace):
@@ -268,8 +273,8 @@ class Deliverer:
                 await self._delete(PERSISTENT_VOLUME_CLAIM, claim)
 
     async def _drop_gated(self, workload: Object) -> float | None:
-        """Deletes objects that were created from a template with the gate and would keep it. Returns the seconds until
-        the next check; None if no check is needed."""
+        """Delete objects that were created from a template with the gate, because they would keep the gate. Return the
+        seconds until the next check, or None if no check is needed."""
         gate = self._delivery.gate
         if _is_gated(template_of(self.kind, workload)["spec"], gate):
             return None
@@ -302,7 +307,7 @@ class Deliverer:
     # Reports
 
     def _record_event(self, workload: Object, outcome: Outcome) -> None:
-        """Records one Event if the outcome is new."""
+        """Record one Event if the outcome differs from the state of the workload."""
         before = template_of(self.kind, workload)
         if outcome.blocked is not None:
             if not self._is_reported(workload, outcome.blocked):
@@ -314,11 +319,11 @@ class Deliverer:
             )
 
     def _is_reported(self, workload: Object, blocked: Blocked) -> bool:
-        """Whether this reason is already written to the workload."""
+        """Whether the workload's annotation already has this reason."""
         return annotations_of(workload).get(self._delivery.blocked[0]) == blocked.reason
 
     async def _report_refusal(self, workload: Object, error: ApiError) -> None:
-        """Writes the API server's rejection to the workload."""
+        """Write the API server's rejection to the workload's annotations, and record an Event if the reason is new."""
         refused = Blocked(error.reason, error.message[:MESSAGE_LENGTH])
         annotations = dict(zip(self._delivery.blocked, refused[:2], strict=True))
         if annotations.items() <= annotations_of(workload).items():

@@ -1,4 +1,4 @@
-"""Metadata: annotations and labels of objects that Slipway does not own."""
+"""Annotations and labels of objects that Slipway does not own."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from slipway.serving.contract.api import MetadataPatch, Reference
 
 
 class MetadataPatcher:
-    """Patches the metadata of other objects for resources of one kind."""
+    """A writer of the metadata of other objects, for resources of one kind."""
 
     def __init__(self, client: Client, caches: Caches, expectations: Expectations) -> None:
         self._client, self._caches, self._expectations = client, caches, expectations
 
     async def patch_all(self, resource: Object, patches: Iterable[MetadataPatch]) -> tuple[Failure, ...]:
-        """Sends each object's patches as one. If the API server rejects it, each is sent separately, because only one
-        of them may be too large. Returns the failures."""
+        """Send all patches of one object in one request. Return the failures.
+
+        If the API server rejects the request, each patch is sent separately, because perhaps only one of them is too
+        large.
+        """
         grouped: dict[Reference, list[MetadataPatch]] = {}
         for patch in patches:
             grouped.setdefault(patch.reference, []).append(patch)
@@ -39,8 +42,8 @@ class MetadataPatcher:
         return tuple(failure for failure in failures if failure)
 
     async def _patch(self, resource: Object, patch: MetadataPatch) -> Failure | None:
-        """Writes annotations and labels of an object that Slipway does not own, if it exists and they differ. Returns
-        the failure if the server rejects them, for example because they are too large."""
+        """Write annotations and labels of an object that Slipway does not own, if it exists and they differ. Return the
+        failure if the API server rejects them, such as for their size, and None otherwise."""
         kind, name = patch.reference.kind, Key(patch.reference.namespace, patch.reference.name)
         observed = self._caches.get(kind, name)
         desired = {"annotations": patch.annotations, "labels": patch.labels}

@@ -1,4 +1,4 @@
-"""News: selects the conditions of a new status that get an Event. Pure."""
+"""Selection of the conditions of a new status that cause an Event. All functions are pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from slipway.serving.status.report import SETTLED
 def select_events(
     before: Sequence[Object], after: Sequence[Condition], passed_through: frozenset[str]
 ) -> Iterator[tuple[str, Condition]]:
-    """Yields the type and the condition of each Event: one for each new reason.
+    """Yield the type of each Event, ``Normal`` or ``Warning``, and its condition. There is one Event for each new
+    reason.
 
-    There is no Event for ``passed_through``, for a rejection while it is retried, for a condition that was never wrong,
-    or for the end of a rollout without replicas.
+    Reasons in ``passed_through``, a rejection that is retried, a condition that was never wrong, and the end of a
+    rollout without replicas cause no Event.
     """
     reasons = {condition["type"]: condition.get("reason") for condition in before}
     refused = any(condition.type == "Accepted" and condition.status == "False" for condition in after)

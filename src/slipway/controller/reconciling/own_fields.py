@@ -1,4 +1,4 @@
-"""Own fields: the fields of the resource itself that a plan sets, and finalizers to remove."""
+"""Fields of the resource itself that a plan sets, and finalizers to remove."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from slipway.serving.contract.api import Plan
 
 FIELD_MANAGER = "slipway-controller"
 REFUSED_SECONDS = 59.0
-"""How long to wait before sending a rejected patch again; slightly less than the applier's slow retry."""
+"""Seconds before a rejected patch is sent again. Slightly less than the applier's slow retry."""
 
 
 class _Refusal(NamedTuple):
-    """A patch that the API server rejected, and the time until which it is not sent again."""
+    """A patch that the API server rejected, and the monotonic time until which it is not sent again."""
 
     generation: int
     patch: Object
@@ -30,10 +30,10 @@ class _Refusal(NamedTuple):
 
 
 class OwnFields:
-    """Writes the fields that Slipway sets in the resources of one kind."""
+    """A writer of the fields that Slipway sets in resources of one kind."""
 
     def __init__(self, client: Client, resources: Informer, expectations: Expectations, finalizers: Set[str]) -> None:
-        """``finalizers``: the finalizers of the API's original system."""
+        """Create a writer. ``finalizers`` are those that the API's plans or the original system write."""
         self._client, self._resources, self._expectations = client, resources, expectations
         self._kind, self._finalizers = resources.kind, finalizers
         self._refusals: dict[Key, _Refusal] = {}
@@ -42,10 +42,11 @@ class OwnFields:
         self._refusals.pop(name, None)
 
     async def apply(self, resource: Object, plan: Plan) -> Object | None:
-        """Writes the plan's finalizer and own fields into the resource, in one patch. Returns the resource; None: no
-        change.
+        """Write the plan's finalizer and fields into the resource, in one patch. Return the new resource, or None if
+        nothing changed.
 
-        Raises RefusedError. For the same spec and the same patch it is raised again without a request.
+        Raise RefusedError if the API server rejects the patch, or recently rejected the same patch for the same spec.
+        Raise ConflictError if the resource is old or gone.
         """
         patch, name = own_patch(resource, plan), key(resource)
         refusal = self._refusals.pop(name, None)
@@ -69,7 +70,7 @@ class OwnFields:
         return answer
 
     async def release_finalizers(self, resource: Object) -> None:
-        """Removes the finalizers of the API's original system, so that the resource can be deleted."""
+        """Remove the API's finalizers, so that the resource can be deleted."""
         finalizers = resource["metadata"].get("finalizers", [])
         remaining = [finalizer for finalizer in finalizers if finalizer not in self._finalizers]
         if remaining == finalizers:

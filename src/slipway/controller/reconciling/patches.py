@@ -1,6 +1,6 @@
-"""Patches: the smallest merge patch that gives an object its desired fields. Pure.
+"""The smallest merge patch that gives an object its desired fields. All functions are pure.
 
-Fields that already have their desired value are omitted. This preserves other writers' changes, and sends nothing if
+Fields that already have their desired value are omitted. This keeps other writers' changes, and sends nothing if
 nothing differs.
 """
 
@@ -14,7 +14,8 @@ from slipway.serving.contract.api import Plan
 
 
 def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
-    """Returns the part of a merge patch (RFC 7386) that changes ``current``; empty if nothing does."""
+    """Return the part of a merge patch (RFC 7386) that changes ``current``. The result is empty if the patch changes
+    nothing."""
     changes: Object = {}
     for field, value in patch.items():
         if isinstance(value, Mapping):
@@ -28,8 +29,8 @@ def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
 
 
 def own_patch(resource: Object, plan: Plan) -> Object:
-    """Returns the merge patch that the plan requests for the resource itself, including its finalizer; empty if nothing
-    changes."""
+    """Return the merge patch that the plan requests for the resource itself, including its finalizer. The result is
+    empty if it changes nothing."""
     patch = difference(resource, plan.self_patch)
     finalizers = resource["metadata"].get("finalizers") or []
     if plan.finalizer and plan.finalizer not in finalizers:

@@ -1,8 +1,8 @@
-"""Reconciler: creates, changes and deletes the objects of one resource of a serving API, and reports its status.
+"""A reconciler, which creates, changes and deletes the objects of one resource of a serving API and reports its status.
 
-Level-triggered: each call reads the whole state from the stores, so neither the order of events nor an earlier,
-interrupted call matters. One call writes, in this order: the finalizer and the resource's own fields, write-only
-objects, shared objects, children, metadata of other objects, the orders of the loaders, the status.
+It is level-triggered: each call reads the whole state from the stores, so neither the order of events nor an
+interrupted earlier call matters. One call writes, in this order: the finalizer and the resource's own fields,
+write-only objects, shared objects, children, metadata of other objects, the orders for the loaders, and the status.
 """
 
 from __future__ import annotations
@@ -73,21 +73,21 @@ from slipway.serving.status.unready import UNREADY, Unready, annotation, explain
 log = logging.getLogger(__name__)
 
 MARK = "slipway.inference/applied"
-"""Annotation of children with the digest of what was last applied."""
+"""Annotation of children with the digest of the object last applied."""
 TERMINATING = "because it is being terminated"
-"""Part of the API server's message when an object is created in a namespace that is being deleted."""
+"""Part of the API server's message if an object is created in a namespace that is being deleted."""
 
 
 class _Snapshot(NamedTuple):
-    """A resource with everything that its API reads, and the view that the API resolved from it. Use it before the next
-    await."""
+    """A resource with everything that its API reads, and the view that the API resolved from it. Do not use a snapshot
+    after an ``await``."""
 
     world: World
     view: Any
 
 
 class Reconciler:
-    """Reconciles the resources of one API."""
+    """The reconciler of the resources of one kind of an API."""
 
     def __init__(
         self,
@@ -102,8 +102,8 @@ class Reconciler:
         catalogs: Catalogs | None = None,
         demands: Demands | None = None,
     ) -> None:
-        """``reserved``: labels that authors must not set on pods. ``catalogs`` reads the catalogs of other clusters,
-        and ``demands`` counts requests, if given."""
+        """Create a reconciler. ``reserved`` contains the labels that authors must not set on pods. ``catalogs`` reads
+        the catalogs of other clusters, and ``demands`` counts requests; None disables either."""
         self.kind = kind = api.resource.kind
         self.resources = caches.informer(kind)
         self._api, self._client = api, client
@@ -132,8 +132,11 @@ class Reconciler:
         self._status = StatusWriter(client, self.resources, expectations, field_manager=f"{FIELD_MANAGER}-status")
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
-        """Returns the controller of this kind. Changes of the resources, of objects that their API watches, of their
-        pods and loaders, and of Services that claim their model names trigger it."""
+        """Return the controller of this kind.
+
+        Changes of the resources, of objects that their API watches, of their pods and loaders, and of Services that
+        request their model IDs trigger it.
+        """
         controller = Controller(
             f"{self._api.name}-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics
         )
@@ -218,7 +221,7 @@ class Reconciler:
         return await self._report(snapshot, applied, _rejection(applied))
 
     def _follow(self, world: World, scaling: Scaling | None) -> None:
-        """Registers the resource with the autoscaler, or removes it."""
+        """Register the resource with the autoscaler, or remove it if ``scaling`` is None."""
         subject, target = Subject(self.kind, key(world.resource)), world.resource
         if scaling is None:
             self._scaled.drop(subject)
@@ -234,12 +237,12 @@ class Reconciler:
         self._scaled.put(subject, scaled_resource)
 
     def _plan(self, snapshot: _Snapshot) -> Plan:
-        """Returns the plan of the API for the resource in a snapshot. Raises InvalidSpecError."""
+        """Return the API's plan for the resource in a snapshot. Raise InvalidSpecError if the spec cannot be served."""
         return build_allowed_plan(self._api, snapshot.world, snapshot.view, self._reserved)
 
     async def _finalize(self, resource: Object) -> Result:
-        """Applies the plan of a resource that is being deleted, then removes its finalizers. The garbage collector
-        deletes children that are no longer in the plan."""
+        """Apply the plan of a resource that is being deleted, or remove its finalizers if there is no plan. The garbage
+        collector deletes children that are no longer in the plan."""
         self._forget(key(resource))
         if not self._api.finalizers.intersection(resource["metadata"].get("finalizers", [])):
             return Result()
@@ -270,8 +273,8 @@ class Reconciler:
         return write_only + shared + applied + mine
 
     def _latest(self, resource: Object) -> Object:
-        """Returns the resource with the changes of a metadata patch. If its spec has changed, the resource is
-        reconciled again instead, because this status does not belong to it."""
+        """Return the resource as the store has it after our writes. If its spec has changed, return ``resource``
+        instead: it is reconciled again, and the status to write belongs to the older spec."""
         latest = self.resources.store.get(key(resource))
         same = latest is not None and uid(latest) == uid(resource) and generation(latest) == generation(resource)
         return latest if latest is not None and same else resource
@@ -279,7 +282,8 @@ class Reconciler:
     async def _report(
         self, snapshot: _Snapshot, applied: Applied, rejection: Rejection | None, *, planned: bool = True
     ) -> Result:
-        """Writes the status of a snapshot. ``planned``: whether there is a plan."""
+        """Write the status of a snapshot, and return when to reconcile again. ``planned`` is whether the resource has a
+        plan."""
         result = self._api.status(snapshot.view, rejection)
         resource = snapshot.world.resource
         conditions = await self._write_status(snapshot.world, result)
@@ -291,8 +295,8 @@ class Reconciler:
         return Result(min((seconds for seconds in rechecks if seconds is not None), default=None))
 
     async def _annotate_services(self, world: World, unready: Unready | None, *, planned: bool) -> Applied:
-        """Annotates the resource's Services with the reason why no pod answers. A resource that never had a plan gets a
-        Service for the annotation, which its first plan removes."""
+        """Annotate the resource's Services with the reason why no pod serves requests. A resource that never had a plan
+        gets a Service for the annotation, which its first plan removes."""
         resource, children = world.resource, world.children
         routes = {name: child for (kind, name), child in children.items() if kind == SERVICE and ROUTE in labels(child)}
         standing_in = [child for child in routes.values() if "selector" not in child["spec"]]
@@ -306,7 +310,7 @@ class Reconciler:
         return Applied(await self._metadata.patch_all(resource, patches))
 
     def _take_snapshot(self, resource: Object) -> _Snapshot:
-        """Reads the caches and resolves the resource."""
+        """Read the resource's world from the caches, and resolve the view."""
         children = self._applier.children(resource)
         pods = self._caches.pods_of_children(children)
         services = [child for (kind, _name), child in children.items() if kind == SERVICE]
@@ -328,14 +332,15 @@ class Reconciler:
         return _Snapshot(world, self._api.resolve(world))
 
     def _enqueue_policy_change(self, change: Change) -> list[Key]:
-        """Returns the resources of a namespace that gets its first foreign NetworkPolicy, or loses its last one."""
+        """Return the resources that are affected if a namespace gets its first NetworkPolicy of another owner, or loses
+        its last one. The result is empty for any other change."""
         if not self._caches.foreign_policies_changed(change):
             return []
         namespaces = ("", change.key.namespace)
         return [name for name in map(key, self.resources.store.all()) if name.namespace in namespaces]
 
     async def _write_status(self, world: World, result: StatusResult) -> Sequence[Object]:
-        """Writes the status with its summary conditions. Returns the conditions as written."""
+        """Write the status with its summary conditions, and record Events. Return the conditions as written."""
         resource, status = world.resource, result.status
         before: list[Object] = (resource.get("status") or {}).get("conditions") or []
         own = [msgspec.convert(condition, Condition) for condition in status.get("conditions", ())]
@@ -354,14 +359,15 @@ class Reconciler:
 
 
 def _namespaces(resource: Object, children: Iterable[tuple[Kind, Key]]) -> set[str]:
-    """Returns the namespaces of a resource's pods: its own, or those of its children if it is cluster-scoped."""
+    """Return the namespaces of a resource's pods: its own namespace, or those of its children if it is
+    cluster-scoped."""
     own = key(resource).namespace
     return {own} if own else {name.namespace for _kind, name in children}
 
 
 def _rejection(applied: Applied) -> Rejection | None:
-    """Returns why a child differs from the plan: permanent failures first, then transient errors. None if no child
-    differs."""
+    """Return why children differ from the plan: a permanent failure, or else a transient error. The result is None if
+    no child differs."""
     for failure in applied.failures:
         return Rejection(failure.reason, f"{failure.kind} {failure.name}: {failure.message}", of_object=True)
     for error in applied.errors:

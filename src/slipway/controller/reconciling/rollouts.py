@@ -1,4 +1,4 @@
-"""Rollouts: Events for a resource if its pods are replaced or drained, or its replicas are reset."""
+"""Events for a resource whose pods are replaced or drained, or whose replicas are reset."""
 
 from __future__ import annotations
 
@@ -12,40 +12,43 @@ from slipway.serving.contract.api import World
 from slipway.serving.pods.job import job_of
 
 FRESH_SECONDS = 60.0
-"""The age from which a termination gets no Event, because a controller that starts finds older ones."""
+"""Maximum age, in seconds, of a termination that causes an Event. A starting controller would otherwise report old
+terminations again."""
 MAX_LISTED = 3
-"""The most pods that a message lists."""
+"""Maximum number of pods that a message lists."""
 COMPARED = ("image", "command", "args")
-"""Fields of containers that a message compares. The API server does not change or default them."""
+"""Fields of containers that a message compares. The API server neither changes nor defaults them."""
 
 Children = Mapping[tuple[Kind, Key], Object]
 
 
 class RolloutEvents:
-    """Records Events for the resources of one kind: RolloutStarted, ReplicasReset and Draining."""
+    """A recorder of the Events RolloutStarted, ReplicasReset and Draining for resources of one kind."""
 
     def __init__(self, kind: Kind, recorder: Recorder, mark: str) -> None:
-        """``mark``: the annotation of children with the digest of their last apply."""
+        """Create a recorder. ``mark`` is the annotation of children with the digest of the object last applied."""
         self._kind, self._recorder, self._mark = kind, recorder, mark
         self._draining: dict[Key, frozenset[str]] = {}
-        """The uids of each resource's draining pods that already have an Event."""
+        """UIDs of each resource's draining pods that already have an Event."""
 
     def record_rollouts(self, resource: Object, before: Children, applied: Iterable[Object]) -> None:
-        """Records the rollouts of an apply. ``before``: the children before it; ``applied``: the applied ones."""
+        """Record the rollouts that an apply started. ``before`` contains the children before the apply, and ``applied``
+        the objects that were sent."""
         for message in describe_rollouts(before, applied):
             self._recorder.record(self._kind, resource, "Normal", "RolloutStarted", message)
 
     def record_resets(self, resource: Object, before: Children, after: Children, applied: Iterable[Object]) -> None:
-        """Records an Event for each workload whose replicas an apply reset.
+        """Record an Event for each workload whose replicas an apply reset.
 
-        ``before`` and ``after``: the children before and after the apply; ``applied``: the applied ones.
+        ``before`` and ``after`` contain the children before and after the apply, and ``applied`` the objects that were
+        sent.
         """
         for message in describe_resets(before, after, applied, self._mark):
             text = f"{message} Set the replicas in {self._kind.kind} {key(resource).name} instead."
             self._recorder.record(self._kind, resource, "Normal", "ReplicasReset", text)
 
     def record_draining(self, world: World) -> None:
-        """Records one Event for all pods that began draining since the last call."""
+        """Record one Event for all pods that began to drain since the last call."""
         name = key(world.resource)
         message, pods = describe_draining(world.pods, self._draining.pop(name, frozenset()), world.now)
         if pods:
@@ -58,15 +61,18 @@ class RolloutEvents:
 
 
 def describe_rollouts(before: Children, applied: Iterable[Object]) -> list[str]:
-    """Returns a message for each workload whose pods are replaced. Workloads without replicas are skipped. Pure."""
+    """Return a message for each workload whose pods are replaced. Workloads without replicas are skipped."""
     previous = {(kind.kind, name): child for (kind, name), child in before.items()}
     pairs = ((previous.get((child["kind"], key(child))), child) for child in applied)
     return [_rollout(old, new) for old, new in pairs if old is not None and _is_rollout(old, new)]
 
 
 def describe_resets(before: Children, after: Children, applied: Iterable[Object], mark: str) -> list[str]:
-    """Returns a message for each workload that another client had scaled: the apply changed its replicas, but not its
-    mark. The message does not contain that client's number, so repetitions are merged into one Event. Pure."""
+    """Return a message for each workload that another client had scaled: the apply changed its replicas, but not its
+    mark.
+
+    The message does not contain that client's number, so repetitions are merged into one Event.
+    """
     old, new = ({(kind.kind, name): child for (kind, name), child in one.items()} for one in (before, after))
     names = [(child["kind"], key(child)) for child in applied if _replicas(child) is not None]
     return [
@@ -77,10 +83,9 @@ def describe_resets(before: Children, after: Children, applied: Iterable[Object]
 
 
 def describe_draining(pods: Iterable[Object], reported: frozenset[str], now: float) -> tuple[str, frozenset[str]]:
-    """Returns a message about pods that began draining, empty if there are none, and the uids of all draining pods.
-    Pure.
+    """Return a message about pods that began to drain, empty if there are none, and the UIDs of all draining pods.
 
-    ``reported``: uids of the draining pods in earlier messages.
+    ``reported`` contains the UIDs of the draining pods in earlier messages.
     """
     going = [pod for pod in pods if deleting(pod) and not ended(pod) and job_of(pod) is None]
     fresh = [pod for pod in going if _uid(pod) not in reported and now - _deleted_at(pod) < FRESH_SECONDS]
@@ -100,7 +105,7 @@ def _rollout(old: Object, new: Object) -> str:
 
 
 def _replacement(old: Object, new: Object) -> str:
-    """Describes when old pods are removed. Empty if the workload is scaled to zero."""
+    """Return a sentence about when old pods are removed. The result is empty if the workload is scaled to zero."""
     replicas = old["spec"].get("replicas", 1)
     if not new["spec"].get("replicas", replicas):
         return ""
@@ -109,14 +114,14 @@ def _replacement(old: Object, new: Object) -> str:
 
 
 def _has_surge(workload: Object) -> bool:
-    """Whether a rollout may create more pods than replicas, including by Kubernetes' defaults."""
+    """Whether a rollout may create more pods than replicas, either by its settings or by Kubernetes' defaults."""
     strategy = workload["spec"].get("strategy") or {}
     surge = (strategy.get("rollingUpdate") or {}).get("maxSurge")
     return strategy.get("type") != "Recreate" and surge not in (0, "0", "0%")
 
 
 def _changes(old: Object, new: Object) -> list[str]:
-    """Returns the changed fields of each container, such as ``image, args of server``."""
+    """Return the changed fields of each container, such as ``image, args of server``."""
     before = {container["name"]: container for container in _containers(old)}
     changes = {
         container["name"]: [field for field in COMPARED if _differs(field, before[container["name"]], container)]

@@ -1,1 +1,1 @@
-"""Autoscaling: replicas follow requests."""
+"""Autoscaling of replicas by the number of requests."""

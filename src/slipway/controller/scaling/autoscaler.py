@@ -1,7 +1,8 @@
-"""Autoscaler: replicas follow requests. Gateways' metrics -> load -> the scale subresource, every two seconds.
+"""An autoscaler, which sets the number of replicas by the number of requests.
 
-The numbers come from :mod:`slipway.serving.routing.scaling`. Averages are kept in a ConfigMap, so that a restart or a
-new leader does not reduce the replicas.
+Every two seconds, it reads the gateways' metrics, computes the load, and writes the scale subresource. The decisions
+come from :mod:`slipway.serving.routing.scaling`. Averages are kept in a ConfigMap, so that a restart or a new leader
+does not reduce the replicas.
 """
 
 from __future__ import annotations
@@ -30,17 +31,18 @@ log = logging.getLogger(__name__)
 SECONDS = 2.0
 """Seconds between two samples."""
 STATE_BYTES = 1 << 20
-"""Maximum size of the averages of one kind, which is the limit of a ConfigMap."""
+"""Maximum size in bytes of the averages of one kind, which is the limit of a ConfigMap."""
 FIELD_MANAGER = "slipway-autoscaler"
 LABELS = ("kind", "namespace", "name")
 _RESTORE_SECONDS = 600.0
-"""After this time every existing resource has been reconciled, even if there are thousands."""
+"""Seconds after which every existing resource has been reconciled, even if there are thousands."""
 _REST = 5.0
-"""The pause after a sample is at least this many times its duration, so that the gateways can rest."""
+"""Minimum ratio of the pause after a sample to the sample's duration, so that the gateways are not busy all the
+time."""
 
 
 class Autoscaler:
-    """Scales the resources of every API that defines scaling. Runs in the leader only."""
+    """The autoscaler of the resources of every API that defines scaling. It runs only in the leader."""
 
     def __init__(
         self,
@@ -53,7 +55,8 @@ class Autoscaler:
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``scaled``: the resources that the reconcilers register; ``namespace``: where the averages are stored."""
+        """Create an autoscaler. ``scaled`` contains the resources that the reconcilers register, and ``namespace`` the
+        ConfigMaps with the averages."""
         self._client, self._caches, self._scaled, self._gateways = client, caches, scaled, gateways
         self._recorder, self._clock = recorder, clock
         self._averages = Averages(client, namespace)
@@ -73,7 +76,7 @@ class Autoscaler:
         )
 
     async def run(self) -> None:
-        """Samples and scales until cancelled."""
+        """Take samples and scale until the task is cancelled."""
         started = self._clock()
         while True:
             began = self._clock()
@@ -89,7 +92,7 @@ class Autoscaler:
             await asyncio.sleep(max(SECONDS - took, _REST * took))
 
     async def sample(self) -> None:
-        """Takes one sample of every resource, and scales it."""
+        """Take one sample of every resource, and scale the resources that need it."""
         subjects = dict(self._scaled.items())
         self._forget(subjects)
         if not subjects:
@@ -125,7 +128,8 @@ class Autoscaler:
             await self._scale(subject, scaled, target, replicas, figures)
 
     async def _scale(self, subject: Subject, scaled: Scaled, target: Object, replicas: int, text: str) -> None:
-        """Writes the replicas, unless the target has changed in the meantime. ``text``: the reason."""
+        """Write the number of replicas, unless the target has changed in the meantime. ``text`` is the reason for the
+        log and the Event."""
         kind, name = scaled.target
         patch = {"metadata": {"resourceVersion": resource_version(target)}, "spec": {"replicas": replicas}}
         # The scale of a child has no label by which the API server could recognize it as ours.
@@ -142,7 +146,7 @@ class Autoscaler:
 
 
 def _log_failures(outcomes: Mapping[Subject, BaseException | None]) -> None:
-    """Logs one failure of each type. If the API server rejects everything, every resource has the same failure."""
+    """Log one failure of each type. If the API server rejects all requests, every resource has the same failure."""
     failures = {subject: error for subject, error in outcomes.items() if error is not None}
     for type_ in dict.fromkeys(map(type, failures.values())):
         first, *others = (subject for subject, error in failures.items() if type(error) is type_)
@@ -153,18 +157,20 @@ def _log_failures(outcomes: Mapping[Subject, BaseException | None]) -> None:
 
 
 class _StoredAverages(msgspec.Struct):
-    """Content of one ConfigMap: kind -> key -> average."""
+    """Averages in one ConfigMap."""
 
     averages: dict[str, dict[str, float]]
-    """The averages as last written or read."""
+    """The averages as last written or read: kind to key to average."""
     unclaimed: dict[tuple[str, Key], float]
-    """Averages read for resources that were not sampled since, because they may not have been reconciled yet."""
+    """Averages of resources that have not been sampled since the ConfigMap was read. They may not have been reconciled
+    yet."""
     written_at: float = float("-inf")
-    """Time of the last write (monotonic)."""
+    """Monotonic time of the last write in seconds."""
 
 
 class Averages:
-    """The averages of all resources, in the ConfigMaps named by their scaling. Values have three significant digits."""
+    """The averages of all resources, in ConfigMaps whose names come from ``Scaling.state``. Values have three
+    significant digits."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
@@ -172,7 +178,8 @@ class Averages:
         self._reading = asyncio.Lock()
 
     async def restore(self, state: str, subject: Subject) -> float:
-        """Returns the stored average of a resource, or 0 if there is none. Raises ApiError."""
+        """Return the stored average of a resource, or 0 if there is none. Raise ApiError if the ConfigMap cannot be
+        read."""
         async with self._reading:
             if state not in self._stored:
                 read = await self._read_config_map(state)
@@ -183,8 +190,8 @@ class Averages:
         return self._stored[state].unclaimed.pop((subject.kind_name, subject.name), 0.0)
 
     async def save(self, scalings: Mapping[Subject, Scaling], loads: Mapping[Subject, Load], now: float) -> None:
-        """Writes changed averages, each ConfigMap at most once in the shortest interval of its resources. Failed writes
-        are logged and retried after the interval."""
+        """Write changed averages. Each ConfigMap is written at most once in the shortest interval of its resources.
+        Failed writes are logged and retried after the interval."""
         for state, stored in self._stored.items():
             mine = [subject for subject in scalings if scalings[subject].state == state and subject in loads]
             interval = min((scalings[subject].interval for subject in mine), default=SECONDS)
@@ -200,7 +207,7 @@ class Averages:
                     stored.averages = averages
 
     def forget_unclaimed(self) -> None:
-        """Forgets averages of resources that have not been restored by now."""
+        """Forget stored averages of resources that have not been restored by now."""
         for stored in self._stored.values():
             stored.unclaimed.clear()
 
@@ -224,8 +231,8 @@ class Averages:
 
 
 def _averages(text: str) -> dict[str, float]:
-    """Parses an entry of the ConfigMap. Returns key -> average. Empty if the content is not ours: the original system
-    stores its own in the same place."""
+    """Parse an entry of a ConfigMap and return the averages by key. The result is empty if the content is not ours: the
+    original system stores its own averages in the same ConfigMap."""
     try:
         return decode_json(text, dict[str, float], most=STATE_BYTES)
     except DecodingError:
@@ -233,7 +240,7 @@ def _averages(text: str) -> dict[str, float]:
 
 
 def _key(text: str) -> Key:
-    """Parses a key in the format of ``str``; a text without a namespace is the key of a cluster-scoped object."""
+    """Parse a key in the format of ``str(Key)``. Text without a slash is the key of a cluster-scoped object."""
     namespace, _slash, name = text.rpartition("/")
     return Key(namespace, name)
 
@@ -247,7 +254,8 @@ def _by_kind(averages: Mapping[tuple[str, Key], float]) -> dict[str, dict[str, f
 
 
 def describe_decision(scaling: Scaling, desired: int, requests: float, load: Load) -> str:
-    """Describes the decision and the figures behind it. ``requests``: in flight or waiting in this sample."""
+    """Return a sentence with the decision and the figures behind it. ``requests`` is the number in flight or waiting in
+    this sample."""
     replicas = f"{desired} replica{'s' * (desired != 1)}"
     return (
         f"Scaled from {scaling.replicas} to {replicas}: {requests:g} requests in flight or waiting now,"

@@ -1,4 +1,4 @@
-"""Scaled: the resources whose replicas follow their requests. Reconcilers write it, the autoscaler reads it."""
+"""Resources whose replicas depend on their requests. Reconcilers register them, and the autoscaler reads them."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ from slipway.serving.routing.scaling import Scaling
 
 
 class Subject(NamedTuple):
-    """A resource whose replicas are scaled."""
+    """Kind and key of a resource whose replicas are scaled."""
 
     kind: Kind
     name: Key
 
     @property
     def kind_name(self) -> str:
-        """The kind as metrics and the stored averages name it, such as ``models.example.com``."""
+        """The kind's name in metrics and stored averages, such as ``models.example.com``."""
         return f"{self.kind.plural}.{self.kind.group}"
 
     @property
     def labels(self) -> tuple[str, str, str]:
-        """Values of the metrics' labels."""
+        """Values of the metrics labels ``kind``, ``namespace`` and ``name``."""
         return self.kind_name, *self.name
 
 
 class Scaled(msgspec.Struct, frozen=True, kw_only=True):
-    """How a resource scales, as of its last reconciliation."""
+    """How the autoscaler scales a resource, as of the resource's last reconciliation."""
 
     scaling: Scaling
     target: Subject
-    """The object whose scale subresource is written."""
+    """The object whose number of replicas is written."""
     generation: int
-    """Generation of the target when it had the replicas in ``scaling``."""
+    """Generation of the target when it had the number of replicas in ``scaling``."""
     services: Sequence[Key]
     """The Services whose requests count."""
 
 
 class ScaledResources:
-    """One registry for the controllers of all kinds."""
+    """A registry of scaled resources that the reconcilers of all kinds share."""
 
     def __init__(self) -> None:
         self._scaled: dict[Subject, Scaled] = {}
 
     def put(self, subject: Subject, scaled: Scaled) -> None:
-        """Starts or changes the scaling of a resource."""
+        """Register a resource, or change how it is scaled."""
         self._scaled[subject] = scaled
 
     def drop(self, subject: Subject) -> None:
-        """Stops the scaling of a resource."""
+        """Remove a resource from the registry, which ends its scaling."""
         self._scaled.pop(subject, None)
 
     def get(self, subject: Subject) -> Scaled | None:
-        """Returns how a resource scales; None: it is not scaled."""
+        """Return how a resource is scaled, or None if it is not scaled."""
         return self._scaled.get(subject)
 
     def items(self) -> Iterator[tuple[Subject, Scaled]]:
-        """Returns all scaled resources."""
+        """Return an iterator over a copy of all scaled resources."""
         return iter(list(self._scaled.items()))

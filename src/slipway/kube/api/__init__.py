@@ -1,1 +1,1 @@
-"""Requests to the API server: client, credentials, errors, and answers that cannot be decoded."""
+"""Requests to the API server: client, credentials, errors, and responses that cannot be decoded."""

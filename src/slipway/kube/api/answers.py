@@ -1,7 +1,7 @@
-"""Answers: parses the API server's responses to lists and watches. Pure.
+"""Parsers for the API server's responses to lists and watches. All functions are pure.
 
-The objects in them are untrusted. One that cannot be decoded is reported with its identity and the error, and affects
-no other object. A response that cannot be parsed raises ServerError, which names the kind.
+The objects in a response are untrusted. An object that cannot be decoded is reported with its identity and the error,
+and affects no other object. A response that cannot be parsed raises ServerError, which names the kind.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from slipway.kube.api.salvage import Salvaged, Unreadable, identity, salvage_eve
 from slipway.kube.objects import Kind, Object
 
 OBJECT_BYTES = 10 << 20
-"""The largest possible object: the 1.5 MiB that etcd accepts can grow to nine in JSON, which escapes ``<`` as six
-bytes."""
+"""Size of the largest possible object. etcd accepts 1.5 MiB, which can grow to 9 MiB in JSON, because JSON escapes
+``<`` as six bytes."""
 
 
 class Page(NamedTuple):
-    """One page of a list, and the collection's version, which is the same for all pages."""
+    """One page of a list, and the collection's resource version, which is the same for all pages."""
 
     items: list[Object]
     resource_version: str
@@ -28,16 +28,18 @@ class Page(NamedTuple):
 
 
 class WatchEvent(NamedTuple):
-    """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``, and the object."""
+    """An event of a watch. ``type`` is ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``."""
 
     type: str
     object: Object
     fault: str = ""
-    """Why the object cannot be decoded. In this case ``object`` holds only its identity."""
+    """Why the object cannot be decoded. In this case, ``object`` contains only its identity. The value is empty if it
+    was decoded."""
 
 
 class Lines:
-    """Splits a stream into lines. The cost does not depend on how many pieces a line arrives in."""
+    """A splitter of a byte stream into lines. Its cost does not depend on the number of chunks in which a line
+    arrives."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -45,7 +47,8 @@ class Lines:
         """The data after the last complete line."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Returns the lines completed by ``chunk``, without empty ones. Raises ServerError if a line gets too long."""
+        """Return the lines that ``chunk`` completes, without empty ones. Raise ServerError if a line is longer than the
+        limit."""
         *ended, rest = chunk.split(b"\n")
         if ended:
             self.rest += ended[0]
@@ -57,8 +60,8 @@ class Lines:
 
 
 def read_page(kind: Kind, body: bytes | bytearray) -> tuple[Page, str]:
-    """Returns a page and the continue token of the next one (empty for the last page). Raises ServerError for an
-    invalid list."""
+    """Return a page and the continue token of the next page (empty for the last page). Raise ServerError for an invalid
+    list."""
     try:
         metadata, items, unreadable = _list(body)
     except DecodingError as error:
@@ -78,7 +81,7 @@ def read_page(kind: Kind, body: bytes | bytearray) -> tuple[Page, str]:
 
 
 def _list(body: bytes | bytearray) -> Salvaged:
-    """Decodes a list. Raises DecodingError if it is invalid."""
+    """Decode a list, object by object if necessary. Raise DecodingError if the list is invalid."""
     try:
         answer = decode_json(body, most=OBJECT_BYTES)
     except DecodingError:
@@ -89,7 +92,8 @@ def _list(body: bytes | bytearray) -> Salvaged:
 
 
 def read_event(kind: Kind, line: bytes) -> WatchEvent:
-    """Decodes a line of a watch. Raises an error for ERROR events and unknown event types."""
+    """Decode a line of a watch. Raise the error that an ERROR event contains, and ServerError for a line that is not an
+    event."""
     try:
         type_, obj, fault = _parse_event(line)
     except DecodingError as error:
@@ -104,7 +108,7 @@ def read_event(kind: Kind, line: bytes) -> WatchEvent:
 
 
 def _parse_event(line: bytes) -> tuple[Any, Any, str]:
-    """Returns type, object and fault of an event. Raises DecodingError for a line that is not an event."""
+    """Return type, object and fault of an event. Raise DecodingError for a line that is not an event."""
     try:
         event = decode_json(line, most=OBJECT_BYTES)
     except DecodingError as error:

@@ -1,7 +1,7 @@
-"""Client: sends requests with raw JSON bodies to the API server, with typed errors, timeouts and metrics.
+"""A client that sends requests with raw JSON bodies to the API server, with typed errors, timeouts and metrics.
 
-Credentials, TLS and proxies come from the official client (:mod:`slipway.kube.api.credentials`); bodies are encoded and
-decoded by msgspec into plain dictionaries, since generated models cost many times the CPU and memory.
+Credentials, TLS and proxies come from the official client (:mod:`slipway.kube.api.credentials`). msgspec converts
+between bodies and plain dictionaries, because generated models need many times the CPU and memory.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key, Kind, Object, key
 
 FIRST_PAGE, PAGE_SIZE = 100, 500
-"""Number of objects to request in the first page of a list, and at most in later pages."""
+"""Number of objects to request in the first page of a list, and the maximum for later pages."""
 PAGE_BYTES, MOST_PAGE_BYTES = 1 << 20, 2 << 20
-"""Target size of a page, and the size above which a page is abandoned and requested again with fewer objects."""
+"""Target size of a page in bytes, and the size above which the client requests the page again with fewer objects."""
 REQUEST_SECONDS = 30.0
-"""Timeout of a request."""
+"""Timeout of a request in seconds."""
 IDLE_SECONDS = 80.0
-"""A watch that is silent for longer is considered dead (half-open TCP), because bookmarks arrive about once a
-minute."""
+"""Seconds without an event after which a watch counts as dead (half-open TCP). Bookmarks arrive about once a minute."""
 WATCH_SECONDS = 300
-"""The server is asked to end a watch after this time, which spreads long-lived connections over the API servers."""
+"""Seconds after which the server should end a watch. This limit distributes long-lived connections over the API
+servers."""
 
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -51,7 +51,7 @@ _WATCH_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=IDLE
 
 
 class _Request(NamedTuple):
-    """One request. Parameters with empty values are omitted."""
+    """A request to the API server. Query parameters with empty values are omitted."""
 
     method: str
     path: str
@@ -63,9 +63,10 @@ class _Request(NamedTuple):
 
 
 class Client:
-    """Reads and writes objects of any kind. Every method raises :class:`slipway.kube.api.errors.ApiError`.
+    """A client that reads and writes objects of any kind. Every method raises
+    :class:`slipway.kube.api.errors.ApiError`.
 
-    A request rejected because of its token is sent a second time with a fresh token. The client retries nothing else.
+    If the API server rejects the token, the client sends the request again with a fresh token. It retries nothing else.
     """
 
     def __init__(
@@ -84,36 +85,38 @@ class Client:
 
     @classmethod
     async def connect(cls, kubeconfig: str = "", *, metrics: Metrics, further_connections: int = 0) -> Client:
-        """Returns a client for the named kubeconfig, or for the cluster in the environment (see Credentials.find).
+        """Return a client for the named kubeconfig, or for the cluster in the environment (see Credentials.find).
 
-        ``further_connections``: the number of connections allowed beyond the usual limit.
+        ``further_connections`` is the number of connections allowed beyond the usual limit.
         """
         credentials = await Credentials.find(kubeconfig)
         return cls(credentials, credentials.session(further_connections), metrics)
 
     def fenced(self, may_write: Callable[[], bool]) -> Client:
-        """Returns a client on the same connection whose writes first call ``may_write``, and raise NotLeaderError if it
-        returns False."""
+        """Return a client on the same connections that calls ``may_write`` before each write. If it returns False, the
+        write raises NotLeaderError."""
         return Client(self._credentials, self._session, self.metrics, may_write)
 
     async def close(self) -> None:
-        """Closes the connections, including those of fenced clients."""
+        """Close all connections, which fenced clients share."""
         await self._session.close()
 
     async def get(self, kind: Kind, name: Key, *, subresource: str = "", cached: bool = False) -> Object:
-        """Reads one object. Raises NotFoundError. ``cached``: accept an object from the server's cache, however old."""
+        """Read one object. Raise NotFoundError if it does not exist. With ``cached``, accept an object of any age from
+        the server's cache."""
         path, parameters = kind.path(*name, subresource), {"resourceVersion": "0" if cached else ""}
         return await self._object("GET", path, parameters, accept=_accept(kind))
 
     async def create(self, kind: Kind, obj: Object, *, field_manager: str = "") -> Object:
-        """Creates one object. Raises ConflictError if the name is taken."""
+        """Create one object. Raise ConflictError if an object with the same name exists."""
         path = kind.path(obj["metadata"].get("namespace", ""))
         return await self._object("POST", path, {"fieldManager": field_manager}, obj)
 
     async def apply(
         self, kind: Kind, obj: Object, *, field_manager: str, force: bool = True, subresource: str = ""
     ) -> Object:
-        """Applies the complete intent of ``field_manager`` (server-side apply). Omitted fields are released."""
+        """Apply all fields that ``field_manager`` should own (server-side apply). It gives up the ownership of omitted
+        fields."""
         parameters = {"fieldManager": field_manager, "force": "true" if force else "false"}
         path = kind.path(*key(obj), subresource)
         return await self._object("PATCH", path, parameters, obj, "application/apply-patch+yaml")
@@ -121,7 +124,7 @@ class Client:
     async def json_patch(
         self, kind: Kind, name: Key, operations: list[Object], *, field_manager: str = "", subresource: str = ""
     ) -> Object:
-        """Applies a JSON patch (RFC 6902). Raises InvalidObjectError if a ``test`` fails, ConflictError if its
+        """Apply a JSON patch (RFC 6902). Raise InvalidObjectError if a ``test`` fails, and ConflictError if the patch's
         resourceVersion is old."""
         path = kind.path(*name, subresource)
         parameters = {"fieldManager": field_manager}
@@ -130,20 +133,20 @@ class Client:
     async def merge_patch(
         self, kind: Kind, name: Key, patch: Object, *, field_manager: str = "", subresource: str = ""
     ) -> Object:
-        """Applies a merge patch (RFC 7386): given fields replace the current ones, ``None`` removes a field."""
+        """Apply a merge patch (RFC 7386). Given fields replace the current ones, and None removes a field."""
         path = kind.path(*name, subresource)
         parameters = {"fieldManager": field_manager}
         return await self._object("PATCH", path, parameters, patch, "application/merge-patch+json")
 
     async def replace(self, kind: Kind, obj: Object, *, field_manager: str = "", subresource: str = "") -> Object:
-        """Replaces the whole object. Raises ConflictError if its resourceVersion is old."""
+        """Replace the whole object. Raise ConflictError if the object's resourceVersion is old."""
         path = kind.path(*key(obj), subresource)
         return await self._object("PUT", path, {"fieldManager": field_manager}, obj)
 
     async def delete(
         self, kind: Kind, name: Key, *, uid: str = "", resource_version: str = "", propagation: str = "Background"
     ) -> None:
-        """Deletes an object. Raises ConflictError if its current uid or resource version differs from the given one."""
+        """Delete an object. Raise ConflictError if its current UID or resource version differs from the given one."""
         expected = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {field: value for field, value in expected.items() if value}
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
@@ -152,10 +155,10 @@ class Client:
         await self._object("DELETE", kind.path(*name), body=options)
 
     async def pages(self, kind: Kind, *, namespace: str = "", labels: str = "") -> AsyncIterator[Page]:
-        """Yields a consistent list in pages of about PAGE_BYTES, whatever the size of the objects.
+        """Yield a consistent list in pages of about PAGE_BYTES, regardless of the size of the objects.
 
-        An object that cannot be decoded affects no other object. For a ``metadata_only`` kind the server sends only
-        metadata, as in ``watch``. Raises GoneError if listing took so long that the continue token expired.
+        An object that cannot be decoded affects no other object. For a ``metadata_only`` kind, the server sends only
+        metadata, as in ``watch``. Raise GoneError if listing takes so long that the continue token expires.
         """
         limit, token, accept = FIRST_PAGE, "", _METADATA_LIST if kind.metadata_only else _JSON
         while True:
@@ -183,11 +186,11 @@ class Client:
         labels: str = "",
         seconds: int = WATCH_SECONDS,
     ) -> AsyncIterator[WatchEvent]:
-        """Yields changes after the resource version ``since``, including bookmarks, until the server ends the stream.
+        """Yield changes after the resource version ``since``, including bookmarks, until the server ends the stream.
 
-        Raises GoneError if ``since`` is too old, whether HTTP or the stream reports it; RequestTimeoutError after
-        IDLE_SECONDS of silence; ConnectionFailedError if the stream breaks, even in the middle of a line; ServerError
-        for a line that is not an event or exceeds OBJECT_BYTES.
+        Raise GoneError if ``since`` is too old, RequestTimeoutError after IDLE_SECONDS without an event,
+        ConnectionFailedError if the connection breaks or a line is incomplete, and ServerError for a line that is not
+        an event or exceeds OBJECT_BYTES.
         """
         parameters = {
             "watch": "true",
@@ -219,7 +222,8 @@ class Client:
         content_type: str = _JSON,
         accept: str = _JSON,
     ) -> Object:
-        """Sends one request and decodes the returned object."""
+        """Send one request and return the object in the response. Raise NotLeaderError for a write that ``may_write``
+        does not allow."""
         if method != "GET" and not self._may_write():
             raise NotLeaderError(f"{method} {path} not sent: this process does not lead")
         data = msgspec.json.encode(body) if body is not None else None
@@ -236,7 +240,7 @@ class Client:
         return decoded
 
     async def _body(self, request: _Request, most: int) -> bytearray | None:
-        """Sends one request. Returns the response body, or None if it exceeds ``most`` bytes."""
+        """Send one request. Return the response body, or None if it exceeds ``most`` bytes."""
         try:
             async with await self._send(request) as response:
                 return await _read_body(response, most)
@@ -244,8 +248,8 @@ class Client:
             raise _no_answer(f"{request.method} {request.path}", error) from error
 
     async def _send(self, request: _Request) -> aiohttp.ClientResponse:
-        """Sends a request, and repeats it with a fresh token after a 401. Returns a successful response and raises an
-        error for any other."""
+        """Send a request and return a successful response. Repeat the request with a fresh token after a 401, and raise
+        the error of any other response."""
         try:
             return await self._once(request)
         except UnauthorizedError:
@@ -283,14 +287,14 @@ class Client:
 
 
 def _accept(kind: Kind) -> str:
-    """Returns the Accept header for the kind."""
+    """Return the Accept header for a kind, which may limit the response to metadata."""
     return _METADATA if kind.metadata_only else _JSON
 
 
 @lru_cache(maxsize=64)
 def _query(parameters: tuple[tuple[str, str], ...]) -> str:
-    """Returns the query string of parameters with a value; empty if there are none. It is cached, because nearly all
-    requests use one of a few."""
+    """Return the query string of the parameters that have a value, or an empty string. The result is cached, because
+    nearly all requests use one of a few query strings."""
     query = urlencode([(name, value) for name, value in parameters if value])
     return f"?{query}" if query else ""
 
@@ -301,7 +305,7 @@ def _no_answer(what: str, error: Exception) -> ConnectionFailedError | RequestTi
 
 
 async def _read_body(response: aiohttp.ClientResponse, most: int) -> bytearray | None:
-    """Returns the body, or None if it exceeds ``most`` bytes. Stops reading there."""
+    """Return the response body. If it exceeds ``most`` bytes, close the connection and return None."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk

@@ -1,8 +1,7 @@
-"""Credentials: the address of the API server and our authentication: in-cluster, kubeconfig, exec plugins, rotating
-tokens.
+"""The address of the API server and our authentication: in-cluster, kubeconfig, exec plugins, rotating tokens.
 
-The official client does all of this; this module only calls it again in time. Certificates and proxies are read once.
-Tokens rotate, so they are read each minute, and at once when the server rejects one.
+The official client implements all of them; this module only calls it again in time. Certificates and proxies are read
+once. Tokens rotate, so they are read every minute, and immediately when the server rejects one.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ log = logging.getLogger(__name__)
 
 _REFRESH_SECONDS = 60.0
 _KEEP_SECONDS = 85.0
-"""How long to keep an idle connection, because a TLS handshake costs the API server more than most requests. The API
-server itself closes one after 90 seconds."""
+"""Seconds to keep an idle connection, because a TLS handshake costs the API server more than most requests. The API
+server closes an idle connection after 90 seconds."""
 
 
 class _Rest(RESTClientObject):  # type: ignore[misc]  # the official client has no types
@@ -48,7 +47,7 @@ class _Rest(RESTClientObject):  # type: ignore[misc]  # the official client has 
 
 
 class Credentials:
-    """The address of an API server and an ``Authorization`` header that stays fresh."""
+    """The address of an API server, and an ``Authorization`` header that is kept up to date."""
 
     def __init__(self, configuration: Configuration, reload: Callable[[], Awaitable[None]]) -> None:
         self.configuration = configuration
@@ -58,10 +57,10 @@ class Credentials:
 
     @classmethod
     async def find(cls, kubeconfig: str = "") -> Credentials:
-        """Reads the named kubeconfig. Without a name, tries the pod's own account, ``$KUBECONFIG`` and
-        ``~/.kube/config``.
+        """Read the named kubeconfig. Without a name, use the pod's own account, ``$KUBECONFIG`` or ``~/.kube/config``,
+        in this order.
 
-        Raises the official client's ConfigException if there are no credentials.
+        Raise the official client's ConfigException if there are no credentials.
         """
         configuration = Configuration()
         if not kubeconfig and os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
@@ -91,13 +90,13 @@ class Credentials:
 
     @property
     def host(self) -> str:
-        """Base URL of the API server, without a slash at the end."""
+        """Base URL of the API server, without a trailing slash."""
         return str(self.configuration.host).rstrip("/")
 
     @property
     def proxy(self) -> str | None:
-        """Returns the proxy of the kubeconfig, or the proxy that the environment sets for this host; None if there is
-        none."""
+        """URL of the proxy from the kubeconfig, or else from the environment for this host. The value is None if
+        neither has one."""
         if self.configuration.proxy:
             return str(self.configuration.proxy)
         url = urlsplit(self.host)
@@ -106,7 +105,7 @@ class Credentials:
         return getproxies().get(url.scheme)
 
     def session(self, further_connections: int = 0) -> aiohttp.ClientSession:
-        """Returns a new session with the configuration's TLS settings, and with its connection limit raised by
+        """Return a new session with the configuration's TLS settings, whose connection limit is raised by
         ``further_connections``.
 
         The session does not read the environment, which would need a thread for each request, and keeps no cookies,
@@ -116,14 +115,15 @@ class Credentials:
         return _Rest(self.configuration).session(further_connections)
 
     async def authorization(self) -> str:
-        """The value of the ``Authorization`` header; empty if a client certificate authenticates instead."""
+        """Return the value of the ``Authorization`` header, or an empty string if a client certificate authenticates us
+        instead."""
         if time.monotonic() - self._read > _REFRESH_SECONDS:
             await self.refresh()
         token = self.configuration.api_key.get("BearerToken", "")
         return str(token)
 
     async def refresh(self) -> None:
-        """Reads the token again. Failures are logged; the old token stays until the server rejects it."""
+        """Read the token again. A failure is logged, and the old token remains in use until the server rejects it."""
         async with self._lock:
             if time.monotonic() - self._read < 1.0:  # another request was rejected at the same time
                 return

@@ -1,7 +1,7 @@
 """Errors of requests to the API server, as types that callers can distinguish.
 
-The base class holds the server's response. ``error_from`` maps an HTTP status (and its body, a ``Status`` object if the
-API server wrote it) to the type.
+The base class contains the server's response. :func:`error_from_body` maps an HTTP status and its body, a ``Status``
+object if the API server wrote it, to the type.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from slipway.decoding import DecodingError, decode_json, describe_error
 from slipway.kube.objects import Object
 
 STATUS_BYTES = 1 << 20
-"""The most bytes to read of an error response."""
+"""Maximum number of bytes to read of an error response."""
 MOST_RETRY_SECONDS = 300.0
-"""The longest Retry-After that is accepted: an informer that waits indefinitely misses every change."""
+"""Longest accepted Retry-After in seconds. An informer that waits indefinitely misses every change."""
 
 
 class ApiError(Exception):
-    """A request that failed.
+    """A request to the API server failed.
 
-    ``status`` is the HTTP status (0: no response), ``reason`` the API server's reason (``NotFound``, ``Invalid``),
-    ``retry_after`` the seconds to wait before a retry, ``causes`` the field errors as ``(field, message)``, and
-    ``name`` the object that the response names.
+    ``status`` is the HTTP status, or 0 if there was no response. ``reason`` is the API server's reason, such as
+    ``NotFound``. ``retry_after`` is the seconds to wait before a retry. ``causes`` are the field errors as ``(field,
+    message)``, and ``name`` is the object that the response names.
     """
 
     reason = "ApiError"
-    """The reason if the response has none."""
+    """The reason to use if the response has none."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class ApiError(Exception):
 
 
 class NotFoundError(ApiError):
-    """404: no such object, namespace or kind."""
+    """404: the object, namespace or kind does not exist."""
 
     reason = "NotFound"
 
 
 class ConflictError(ApiError):
-    """409: the object changed since it was read, a precondition failed, or the name is taken."""
+    """409: the object changed since it was read, a precondition failed, or an object with the same name exists."""
 
     reason = "Conflict"
 
@@ -87,7 +87,7 @@ class UnauthorizedError(ApiError):
 
 
 class TooManyRequestsError(ApiError):
-    """429: retry after ``retry_after`` seconds."""
+    """429: the server is overloaded. Retry after ``retry_after`` seconds."""
 
     reason = "TooManyRequests"
 
@@ -99,19 +99,19 @@ class ServerError(ApiError):
 
 
 class UnreachableError(ApiError):
-    """There was no response; a write may or may not have happened."""
+    """There was no response. If the request was a write, it may or may not have taken effect."""
 
     reason = "Unreachable"
 
 
 class ConnectionFailedError(UnreachableError):
-    """The connection failed or broke."""
+    """The connection to the API server could not be opened, or it broke."""
 
     reason = "ConnectionFailed"
 
 
 class RequestTimeoutError(UnreachableError):
-    """The response took too long."""
+    """The API server did not respond in time."""
 
     reason = "RequestTimeout"
 
@@ -137,8 +137,8 @@ _TYPES: dict[int, type[ApiError]] = {
 
 
 _UNREADABLE = re.compile(r"failed to convert new object|failed to create typed patch object")
-"""The API server's message if it cannot parse an applied object, such as one with the quantity 1GB. The status is 500,
-but the error is permanent."""
+"""Pattern of the API server's message if it cannot parse an applied object, such as one with the quantity 1GB. The HTTP
+status is 500, but the error is permanent."""
 
 
 class _Cause(msgspec.Struct):
@@ -160,9 +160,10 @@ class _Status(msgspec.Struct):
 
 
 def error_from_status(answer: Object, status: int = 0, retry_after: float | None = None) -> ApiError:
-    """Returns the error for a ``Status`` object. ``status``: the HTTP status, if the object has no code.
+    """Return the error for a ``Status`` object. ``status`` is the HTTP status to use if the object has no code.
 
-    Webhooks and other servers behind the API server write this object, so an invalid one becomes a ServerError.
+    Webhooks and other servers behind the API server write this object, so it may be invalid. Such an object becomes a
+    ServerError.
     """
     try:
         decoded = msgspec.convert(answer, _Status)
@@ -187,8 +188,8 @@ def error_from_status(answer: Object, status: int = 0, retry_after: float | None
 
 
 def error_from_body(status: int, body: bytes | bytearray, retry_after: str | None = None) -> ApiError:
-    """Returns the error for an HTTP response. A body that is not a Status (such as a proxy's page) is quoted, cut at
-    200 bytes."""
+    """Return the error for an HTTP response. The message quotes up to 200 bytes of a body that is not a Status, such as
+    a proxy's page."""
     wait = _bounded(float(retry_after)) if retry_after and retry_after.isdecimal() else None
     try:
         answer = decode_json(body, most=STATUS_BYTES)

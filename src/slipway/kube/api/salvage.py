@@ -1,8 +1,8 @@
-"""Salvage: reads a list or a watch in which the decoder rejects an object. Pure.
+"""A slow parser for a list or a watch event in which the decoder rejects an object. All functions are pure.
 
 The decoder is recursive, so one object that is nested too deeply makes it reject a whole page. This module splits the
 text by its brackets, without recursion. It decodes every other object separately, and reads the identity of the
-rejected one if possible. This is slow, and only happens after a failure.
+rejected object if possible. It is only used after a failure.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Unreadable(NamedTuple):
     """An object that cannot be processed, and the reason."""
 
     object: Object
-    """The readable IDENTITY fields of its metadata, and nothing else."""
+    """An object with the readable IDENTITY fields of the metadata, and nothing else."""
     fault: str
 
 
 class Salvaged(NamedTuple):
-    """A list with the objects that could be read."""
+    """The objects of a list that could be decoded, and the identities of the others."""
 
     metadata: Object
     items: list[Any]
@@ -38,7 +38,7 @@ class Salvaged(NamedTuple):
 
 
 def salvage_list(text: bytes) -> Salvaged:
-    """Decodes the items of a list individually. Raises DecodingError if the text is not a list."""
+    """Decode the items of a list one by one. Raise DecodingError if the text is not a list."""
     fields = dict(_members(text))
     metadata = decode_json(fields.get("metadata", b"{}"), dict[str, Any], most=len(text))
     salvaged = Salvaged(metadata, [], [])
@@ -51,20 +51,20 @@ def salvage_list(text: bytes) -> Salvaged:
 
 
 def salvage_event(line: bytes) -> tuple[str, Object]:
-    """Returns the type of a watch event and the identity of its object. Raises DecodingError if the text is not an
+    """Return the type of a watch event and the identity of its object. Raise DecodingError if the text is not an
     event."""
     fields = dict(_members(line))
     return decode_json(fields.get("type", b'""'), str, most=_NAME_BYTES), _identity(fields.get("object", b"{}"))
 
 
 def identity(metadata: Any) -> Object:
-    """Returns an object with only the IDENTITY fields of ``metadata`` that are strings."""
+    """Return an object with only the IDENTITY fields of ``metadata`` that are strings."""
     fields = metadata if isinstance(metadata, dict) else {}
     return {"metadata": {name: fields[name] for name in IDENTITY if isinstance(fields.get(name), str)}}
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
-    """The fields that all code relies on."""
+    """The metadata fields that all code relies on."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     uid: Annotated[str, msgspec.Meta(min_length=1)]
@@ -75,7 +75,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 def check(kind: Kind, obj: Object) -> None:
-    """Raises DecodingError for an object without name, uid or (if its kind is namespaced) namespace, or with labels or
+    """Raise DecodingError for an object without name or UID, a namespaced object without namespace, or labels or
     annotations that are not strings."""
     try:
         metadata = msgspec.convert(obj.get("metadata"), _Metadata)
@@ -97,7 +97,7 @@ def _identity(item: bytes) -> Object:
 
 
 def _members(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yields the name (empty in an array) and text of each direct member of an object or array. Raises DecodingError if
+    """Yield the name (empty in an array) and text of each direct member of an object or array. Raise DecodingError if
     the brackets do not match."""
     depth = start = 0
     name = ""

@@ -1,5 +1,4 @@
-"""Backoff: how long to wait after the n-th consecutive failure, with jitter so that many clients do not retry at
-once."""
+"""Waiting times after consecutive failures, with jitter so that clients do not retry at the same time."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import random
 
 
 class Backoff:
-    """Delays of ``base * 2^n`` seconds, at most ``cap``, reduced by a random share of up to half."""
+    """Delays of ``base * 2^n`` seconds, limited to ``cap`` seconds and reduced by a random share of up to half."""
 
     def __init__(self, base: float, cap: float) -> None:
         self._base = base
@@ -15,11 +14,11 @@ class Backoff:
         self._failures = 0
 
     def next(self) -> float:
-        """Returns the seconds to wait after another failure."""
+        """Return the seconds to wait after another failure."""
         delay = min(self._cap, self._base * 2.0 ** min(self._failures, 30))
         self._failures += 1
         return delay * random.uniform(0.5, 1.0)  # noqa: S311  # spreads load, needs no security
 
     def reset(self) -> None:
-        """Restarts the series after a success."""
+        """Restart the series after a success."""
         self._failures = 0

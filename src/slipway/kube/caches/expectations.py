@@ -1,7 +1,8 @@
-"""Expectations: make each reconciliation see the writes of the previous one.
+"""Expectations, which make each reconciliation observe the writes of the previous one.
 
 Watches lag behind writes. A writer whose store lacks its own last write would create objects twice or undo its writes.
-Writers therefore record what they wrote for an owner, and the owner's next reconciliation waits for it.
+Writers therefore record what they wrote for an owner, and the owner's next reconciliation waits until the stores
+contain it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Key, Kind, Object, deleting, key, resource_version, uid, version_number
 
 WAIT_SECONDS = 5.0
-"""How long a reconciliation waits for the watch before it reads directly from the API server."""
+"""Seconds that a reconciliation waits for the watch before it reads from the API server."""
 _OWNERS = 10_000
 
 
@@ -26,13 +27,13 @@ class _Expected(NamedTuple):
 
 
 class Expectations:
-    """The writes that stores must show before an owner (by uid) is reconciled again."""
+    """The writes that stores must contain before an owner, identified by its UID, is reconciled again."""
 
     def __init__(self) -> None:
         self._expected: OrderedDict[str, dict[tuple[Kind, Key], _Expected]] = OrderedDict()
 
     def wrote(self, owner: str, informer: Informer, obj: Object) -> None:
-        """Records a write. ``obj`` is the API server's response."""
+        """Record a write for an owner. ``obj`` is the object in the API server's response."""
         version = version_number(resource_version(obj))
         store, name, identity = informer.store, key(obj), uid(obj)
 
@@ -47,7 +48,7 @@ class Expectations:
         self._note(owner, _Expected(informer, name, is_observed))
 
     def deleted(self, owner: str, informer: Informer, obj: Object) -> None:
-        """Records a deletion. ``obj`` is the object in the store when its deletion was requested."""
+        """Record a deletion for an owner. ``obj`` is the object in the store when its deletion was requested."""
         store, name, identity = informer.store, key(obj), uid(obj)
 
         def is_observed() -> bool:
@@ -57,10 +58,11 @@ class Expectations:
         self._note(owner, _Expected(informer, name, is_observed))
 
     async def wait_until_observed(self, owner: str) -> bool:
-        """Waits until the stores show everything written for ``owner``, with a direct read if necessary. Returns
-        whether there was anything to wait for.
+        """Wait until the stores contain everything that was written for ``owner``. Return whether there were any
+        writes.
 
-        Raises ApiError if even that read fails; the caller should then decide nothing.
+        If a watch takes longer than WAIT_SECONDS, the object is read from the API server. Raise ApiError if the read
+        fails; the caller should then make no decision.
         """
         expected = self._expected.get(owner)
         if not expected:

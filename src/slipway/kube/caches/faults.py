@@ -1,7 +1,7 @@
-"""Faults: objects of one kind that an informer cannot handle, for any reason.
+"""Objects of one kind that an informer cannot process, for any reason.
 
 An author may write an object that our code cannot handle. Each version of such an object is reported once, in the log
-and to the listeners. The metric counts the objects currently at fault, without fixed or deleted ones.
+and to the listeners. The metric counts the objects that are currently faulty, without fixed or deleted ones.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from slipway.kube.objects import Key, Kind, Object
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Kind, Object, str], None]
-"""Receives the kind, the object's identity (including its uid) and a sentence."""
+"""A function that receives the kind, the object's identity (including its UID) and a sentence about its fault."""
 
 
 class Faults:
-    """The objects that are currently at fault."""
+    """The objects of one kind that are currently faulty."""
 
     def __init__(self) -> None:
         self._versions: dict[Key, tuple[str, str]] = {}
-        """uid and version of each object at fault."""
+        """UID and resource version of each faulty object."""
         self._listeners: list[Listener] = []
 
     def __len__(self) -> int:
         return len(self._versions)
 
     def listen(self, listener: Listener) -> None:
-        """Registers a listener for future faults."""
+        """Register a listener, which is called for each fault from now on."""
         self._listeners.append(listener)
 
     def note(self, metrics: Metrics, kind: Kind, obj: Object, errors: Sequence[BaseException]) -> Key:
-        """Records an object's faults, and reports the first. Returns the object's key, as far as it has one."""
+        """Record an object's faults, and report the first one unless this version was reported before. Return the
+        object's key, whose unreadable parts are empty."""
         reference = identity(obj.get("metadata"))
         metadata = reference["metadata"]
         name = Key(metadata.get("namespace", ""), metadata.get("name", ""))
@@ -55,18 +56,19 @@ class Faults:
         return name
 
     def forget(self, metrics: Metrics, kind: Kind, names: Collection[Key]) -> None:
-        """Records that these objects are fixed or deleted."""
+        """Record that these objects are fixed or deleted."""
         for name in names:
             if self._versions.pop(name, None) is not None:
                 metrics.object_faults.labels(kind.plural).dec()
 
     def others(self, names: Collection[Key]) -> set[Key]:
-        """Returns the objects at fault that are not in ``names``."""
+        """Return the faulty objects that are not in ``names``."""
         return self._versions.keys() - set(names)
 
 
 def _described(error: BaseException) -> tuple[str, str]:
-    """Returns the fault, and where in the program it was detected."""
+    """Return a description of an error, and the place in the program that raised it. The place is empty for a
+    DecodingError."""
     if isinstance(error, DecodingError):
         return describe_error(error), ""
     frames = traceback.extract_tb(error.__traceback__, limit=-1)

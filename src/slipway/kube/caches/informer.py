@@ -1,10 +1,12 @@
-"""Informer: keeps a Store equal to the API server's objects of one kind, and notifies handlers of changes.
+"""An informer, which keeps a Store equal to the API server's objects of one kind and notifies handlers of changes.
 
 It lists in pages and compares the list with the store, so that handlers also learn of deletions during an outage, even
 if the object was recreated under the same name. Then it watches with bookmarks. When the watch ends, it continues from
-the last version; when that version is too old (410), it lists again. Only cancelling the task ends it, whatever the API
-server responds; if the kind is not installed, it retries until it is. An object that cannot be decoded, trimmed or
-indexed, or that a handler cannot process, affects no other object (:mod:`slipway.kube.caches.faults`).
+the last version. If that version is too old (410), it lists again.
+
+Only a cancellation ends the informer's task, regardless of the API server's responses. If the kind is not installed,
+the informer retries until it is. An object that cannot be decoded, trimmed or indexed, or that a handler cannot
+process, affects no other object (:mod:`slipway.kube.caches.faults`).
 """
 
 from __future__ import annotations
@@ -30,19 +32,20 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Change], None]
 
 RELIST_SECONDS = 3600.0
-"""Interval between full lists, which recover events that a broken proxy may have dropped."""
+"""Seconds between full lists, which recover events that a broken proxy may have dropped."""
 _FAILURES_BEFORE_RELIST = 5
 _STALE_LISTS = 10
 _HEALTHY_SECONDS = 5.0
-"""A watch that lasted this long counts as a success, so the next failure starts with a short wait again."""
+"""Seconds after which a watch counts as a success. The next failure then starts with a short wait again."""
 
 
 class SetBackError(RuntimeError):
-    """The API server keeps returning an older state than before (a restored backup), so the process must restart."""
+    """The API server keeps returning an older state than before, such as after a backup was restored. The process must
+    restart."""
 
 
 class Informer:
-    """Lists and watches one kind, in one namespace or all of them, optionally limited by a label selector.
+    """The list and watch of one kind, in one namespace or all of them, optionally limited by a label selector.
 
     ``trim`` may remove unused parts of an object before it is stored, or return None to skip the object. Managed fields
     are always removed. Handlers are called in the event loop and must return immediately.
@@ -60,16 +63,19 @@ class Informer:
         optional: str = "",
         store: Store | None = None,
     ) -> None:
-        """``optional``: what to install if the cluster lacks the kind, whose absence then does not block startup;
-        empty: the kind is required. ``store``: a store shared with informers of other namespaces; it has its own
-        indexes."""
+        """Create an informer; :meth:`run` starts it.
+
+        ``optional`` is what to install if the cluster lacks the kind; a missing optional kind does not block startup.
+        Empty means that the kind is required. ``store`` is a store that informers of other namespaces share, with its
+        own indexes.
+        """
         self.kind = kind
         self.store = store if store is not None else Store(indexes)
         self.synced = asyncio.Event()
         self.answered = asyncio.Event()
-        """Set once the server has returned the list, or reported that it does not know the kind."""
+        """Event that is set once the server has returned the list, or has reported that the kind does not exist."""
         self.silent_since = 0.0
-        """Unix time of the first failure since the server last responded; 0: it has not failed."""
+        """Unix time of the first failure since the server last responded, or 0 if no request has failed since then."""
         self.optional = optional
         self._missing = False
         self._client = client
@@ -88,22 +94,22 @@ class Informer:
 
     @property
     def ready(self) -> asyncio.Event:
-        """Set once the store is complete: after the first list, or after the response that an optional kind is
-        missing."""
+        """Event that is set once the store is complete: after the first list, or once the server has reported that an
+        optional kind does not exist."""
         return self.answered if self.optional else self.synced
 
     def add_handler(self, handler: Handler) -> None:
-        """Calls ``handler`` with every future change, and with the existing objects."""
+        """Register a handler. It is called with every future change, and immediately with the existing objects."""
         self._handlers.append(handler)
         for obj in self.store.all():
             handler(Change(None, obj))
 
     def on_fault(self, listener: Listener) -> None:
-        """Calls ``listener`` with every object that is at fault from now on, once per version."""
+        """Register a listener for objects that are faulty from now on. It is called once for each version."""
         self.store.faults.listen(listener)
 
     async def run(self) -> None:
-        """Lists and watches until cancelled."""
+        """List and watch until the task is cancelled."""
         while True:
             try:
                 version = await self._list()
@@ -114,7 +120,8 @@ class Informer:
                 await asyncio.sleep(max(self._backoff.next(), error.retry_after or 0.0))
 
     async def refresh(self, name: Key) -> None:
-        """Reads one object from the API server into the store, without waiting for the watch. Raises ApiError."""
+        """Read one object from the API server into the store, without waiting for the watch. Raise ApiError if the read
+        fails."""
         before = self.store.get(name)
         try:
             self._accept(await self._client.get(self.kind, name))
@@ -147,7 +154,7 @@ class Informer:
         return version
 
     def _unlisted(self, error: ApiError) -> None:
-        """Records the consequences of a failed list or watch."""
+        """Record that the kind does not exist if a list or watch failed with a 404. Its store becomes empty."""
         if isinstance(error, NotFoundError):  # a 404 for a collection: the kind does not exist, so it has no objects
             if self.optional and not self._missing:
                 self._tell_missing()
@@ -160,7 +167,8 @@ class Informer:
         log.info("The cluster has no %s. To install them, use %s", self.kind.plural, self.optional)
 
     def _refuse_the_past(self, version: str) -> None:
-        """Raises if the list is older than the store, because acting on it would undo later changes."""
+        """Raise ServerError if the list is older than the store, because acting on an old list would undo later
+        changes. Raise SetBackError after several such lists."""
         latest = self.store.revision(self._namespace)
         if not 0 < version_number(version) < latest:
             self._stale = 0
@@ -171,7 +179,7 @@ class Informer:
         raise ServerError(f"the list of version {version} is older than version {latest}, seen before")
 
     async def _watch(self, version: str) -> None:
-        """Follows changes until a new list is due. Raises an error if the server no longer knows our version or the
+        """Follow changes until a new list is due. Raise an error if the server no longer has our version or the
         kind."""
         relist_at = time.monotonic() + RELIST_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311
         failures = 0
@@ -194,7 +202,7 @@ class Informer:
                 retry_after = 0.0
 
     async def _follow(self, version: str) -> str:
-        """Runs one watch request. Returns the version at which it ended."""
+        """Process the events of one watch request. Return the resource version at which it ended."""
         seconds = int(WATCH_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
         stream = self._client.watch(
             self.kind, since=version, namespace=self._namespace, labels=self._labels, seconds=seconds
@@ -213,8 +221,8 @@ class Informer:
         self.store.advance(resource_version(event.object), self._namespace)
 
     def _accept(self, obj: Object, fault: str = "") -> None:
-        """Stores an object and reports the change. An object that cannot be stored is removed, and recorded as a
-        fault."""
+        """Store an object and report the change. An object that cannot be stored is removed from the store and recorded
+        as faulty."""
         try:
             if fault:
                 raise DecodingError(fault)  # noqa: TRY301
@@ -242,8 +250,8 @@ class Informer:
         return self._trim(obj)
 
     def _notify(self, changes: Iterable[Change]) -> None:
-        """Notifies the handlers of one change at a time. If a handler fails, the others still get the change, and its
-        object is recorded as a fault."""
+        """Call the handlers with one change at a time. If a handler fails, the others still get the change, and the
+        object is recorded as faulty."""
         for change in changes:
             if self.store.faults:
                 self._forget([change.key])
@@ -265,7 +273,7 @@ class Informer:
         self.store.faults.forget(self._client.metrics, self.kind, names)
 
     def _log_once(self, error: ApiError) -> None:
-        """Logs a failure once, not at every attempt. Restarting a watch is routine."""
+        """Log a failure with its full level only the first time. Restarting a watch is routine."""
         description = f"{type(error).__name__}: {error}"
         repeated = description == self._last_error or (self.optional and isinstance(error, NotFoundError))
         routine = isinstance(error, GoneError)

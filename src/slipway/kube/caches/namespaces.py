@@ -1,7 +1,7 @@
-"""Informers of chosen namespaces: one store, with a list and a watch for each namespace.
+"""Informers of selected namespaces: one store, with a list and a watch for each namespace.
 
-An account with rights in some namespaces cannot list all of them at once. The namespaces are independent: an expired
-version or a missing right in one does not affect the others.
+An account with permissions in some namespaces cannot list all namespaces in one request. The namespaces are
+independent: an expired version or a missing permission in one does not affect the others.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from slipway.kube.objects import Kind, Object
 log = logging.getLogger(__name__)
 
 REFUSALS = 5
-"""Consecutive forbidden lists after which a namespace counts as closed: about six seconds. An API server that has just
-started forbids everything for a moment."""
+"""Number of consecutive forbidden lists after which a namespace counts as closed, about six seconds. An API server that
+has just started forbids everything for a moment."""
 
 
 class ChosenNamespaces(Informer):
-    """One kind in several namespaces. Callers use it like an :class:`Informer` of the whole cluster.
+    """An informer of one kind in several namespaces. Callers use it like an :class:`Informer` of the whole cluster.
 
     Deleting a namespace also removes the permission to list it. The namespace then counts as empty and does not block
-    startup. Its objects return with the permission.
+    startup. When the permission returns, its objects return too.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ChosenNamespaces(Informer):
         return any(part.missing for part in self._parts)
 
     async def run(self) -> None:
-        """Lists and watches every namespace until cancelled."""
+        """List and watch every namespace until the task is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for part in self._parts:
                 tasks.create_task(part.run())
@@ -62,7 +62,7 @@ class ChosenNamespaces(Informer):
 
 
 class _Part(Informer):
-    """The informer of one namespace, which shares the store of all of them."""
+    """The informer of one namespace, which shares the store of all selected namespaces."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class _Part(Informer):
         labels: str,
         trim: Callable[[Object], Object | None],
     ) -> None:
-        """``whole`` shares its store and handlers."""
+        """Create an informer that shares the store and the handlers of ``whole``."""
         super().__init__(
             client,
             whole.kind,

@@ -1,7 +1,7 @@
-"""Store: an informer's objects of one kind, with named indexes.
+"""A store of an informer's objects of one kind, with named indexes.
 
-Only informers write to it. It never goes backwards: it keeps the newer of two copies, even if a lagging API server
-sends the older one later.
+Only informers write to a store. A store never goes backwards: it keeps the newer of two versions, even if a lagging API
+server sends the older one later.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ IndexFunction = Callable[[Object], Iterable[str]]
 
 
 class Change(NamedTuple):
-    """A change of one object. ``old``, ``new`` or both are given, with the same uid."""
+    """A change of one object. ``old``, ``new`` or both are set. If both are set, they have the same UID."""
 
     old: Object | None
     new: Object | None
     faults: tuple[Exception, ...] = ()
-    """Exceptions of index functions for ``new``, which has no values in those indexes."""
+    """Exceptions of index functions for ``new``. The object has no values in the indexes of these functions."""
 
     @property
     def type(self) -> str:
-        """``ADDED``, ``MODIFIED`` or ``DELETED``."""
+        """The type of the change: ``ADDED``, ``MODIFIED`` or ``DELETED``."""
         if self.old is None:
             return "ADDED"
         return "DELETED" if self.new is None else "MODIFIED"
@@ -44,64 +44,68 @@ def _version(obj: Object) -> int:
 
 
 class Store:
-    """Objects by key and by index.
+    """Objects of one kind by key and by index.
 
     Readers get the stored objects themselves and must not change them.
     """
 
     def __init__(self, indexes: Mapping[str, IndexFunction] | None = None) -> None:
         self.faults = Faults()
-        """Stored objects that could not be processed completely, including those that only lack an index."""
+        """Objects that could not be processed completely, including those that are stored but missing from an index."""
         self._functions = dict(indexes or {})
         self._objects: dict[Key, Object] = {}
         self._values: dict[Key, tuple[tuple[str, ...], ...]] = {}
         """Values that each index function returned for each object. They are kept because a second call might raise."""
         self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in self._functions}
         self._oldest: dict[tuple[str, str], list[tuple[str, Key]]] = {}
-        """Index and value -> creation times and keys, in order; only for values whose order was requested."""
+        """Creation times and keys of objects, in order, by index and index value. Only values whose order was requested
+        are present."""
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
-        """Waiting callers and their conditions."""
+        """Futures of waiting callers, with the conditions for which they wait."""
         self._revisions: dict[str, int] = {}
-        """Latest version by watched namespace; the key is empty if one watch covers all namespaces."""
+        """Latest resource version by watched namespace. The namespace is empty if one watch covers all namespaces."""
 
     def revision(self, namespace: str) -> int:
-        """Returns the latest resource version that the watch of a namespace has reported. The store has all changes of
-        the namespace's objects up to it. An empty name stands for a watch of all namespaces, or of a cluster-scoped
-        kind."""
+        """Return the latest resource version that the watch of a namespace has reported. The store contains all changes
+        of the namespace's objects up to this version.
+
+        An empty name stands for a watch of all namespaces, or of a cluster-scoped kind.
+        """
         return max(self._revisions.get(namespace, 0), self._revisions.get("", 0))
 
     def __len__(self) -> int:
         return len(self._objects)
 
     def get(self, name: Key) -> Object | None:
-        """Returns the object with this key, if it exists."""
+        """Return the object with this key, or None if it does not exist."""
         return self._objects.get(name)
 
     def all(self) -> list[Object]:
-        """Returns all objects, in no particular order."""
+        """Return all objects, in no particular order."""
         return list(self._objects.values())
 
     def by_index(self, index: str, value: str) -> list[Object]:
-        """Returns the objects with ``value`` in the index, ordered by key."""
+        """Return the objects with ``value`` in the index, ordered by key."""
         keys = self._indexes[index].get(value)
         return [self._objects[name] for name in sorted(keys)] if keys else []
 
     def keys(self, index: str, value: str) -> Set[Key]:
-        """Returns the keys of these objects, unordered, at a cost that does not depend on their number."""
+        """Return the keys of the objects with ``value`` in the index, in no particular order. The cost does not depend
+        on their number."""
         return self._indexes[index].get(value, frozenset())
 
     def count(self, index: str, value: str) -> int:
-        """Returns the number of objects with ``value`` in the index."""
+        """Return the number of objects with ``value`` in the index."""
         return len(self._indexes[index].get(value, ()))
 
     def oldest(self, index: str, value: str, most: int, skip: int = 0) -> list[Object]:
-        """Returns up to ``most`` objects with ``value`` in the index, oldest first, after the first ``skip``. The cost
-        does not depend on how many others there are."""
+        """Return up to ``most`` objects with ``value`` in the index, oldest first, after skipping ``skip`` objects. The
+        cost does not depend on the number of other objects."""
         return [self._objects[name] for _created, name in self._by_age(index, value)[skip : skip + most]]
 
     def older(self, index: str, value: str, obj: Object) -> int:
-        """Returns how many objects with ``value`` in the index are older than ``obj``, or as old with a smaller key.
-        The cost hardly depends on their number."""
+        """Return the number of objects with ``value`` in the index that are older than ``obj``, or equally old with a
+        smaller key. The cost hardly depends on their number."""
         return bisect_left(self._by_age(index, value), (created(obj), key(obj)))
 
     def _by_age(self, index: str, value: str) -> list[tuple[str, Key]]:
@@ -113,12 +117,14 @@ class Store:
         return self._oldest[index, value]
 
     def values(self, index: str) -> Set[str]:
-        """Returns all values in the index."""
+        """Return all values in the index."""
         return self._indexes[index].keys()
 
     def put(self, obj: Object) -> list[Change]:
-        """Adds a copy of an object. Returns the change, or nothing if the store already has this version or a newer
-        one."""
+        """Add an object. Return the change, or an empty list if the store already contains this version or a newer one.
+
+        If the stored object has another UID, return its deletion and the addition.
+        """
         name = key(obj)
         old = self._objects.get(name)
         if old is None:
@@ -131,9 +137,10 @@ class Store:
         return [self._set(name, old, None), self._set(name, None, obj)]
 
     def drop(self, name: Key, identity: str = "", version: str = "") -> list[Change]:
-        """Records that the object with the uid ``identity`` (empty: any uid) was deleted at ``version``.
+        """Record that the object with the UID ``identity`` (empty for any UID) was deleted at ``version``. Return the
+        change, if any.
 
-        The event may be late: an object created later under the same name stays.
+        The event may be late: an object that was created later under the same name stays.
         """
         old = self._objects.get(name)
         if old is None or (identity and uid(old) != identity and _version(old) > version_number(version)):
@@ -141,12 +148,12 @@ class Store:
         return [self._set(name, old, None)]
 
     def replace(self, objects: Iterable[Object], version: str, namespace: str = "") -> Iterator[Change]:
-        """Replaces the objects of a namespace, or all objects, with a complete list as of ``version``. Yields the
-        changes, including deletions. Other namespaces are unaffected.
+        """Replace the objects of a namespace, or all objects, with a complete list as of ``version``. Yield the
+        changes, including deletions.
 
-        The store shows exactly the changes yielded so far, so a caller that counts objects sees every intermediate
-        number. Nothing happens before the first change is requested. If the caller stops early, the remaining changes
-        are made at once.
+        The store contains exactly the changes yielded so far, so a caller that counts objects sees every intermediate
+        number. Nothing happens before the first change is requested. If the caller stops early, the store makes the
+        remaining changes immediately.
         """
         changes = self._replace(objects, version, namespace)
         try:
@@ -168,8 +175,8 @@ class Store:
         self.advance(version, namespace)
 
     def advance(self, version: str, namespace: str = "") -> None:
-        """Records that the watch of a namespace, or of all, has reported everything up to ``version``, and wakes
-        waiting callers."""
+        """Record that the watch of a namespace, or of all namespaces if empty, has reported all changes up to
+        ``version``. Wake waiting callers."""
         self._revisions[namespace] = max(self._revisions.get(namespace, 0), version_number(version))
         for waiting in [waiting for waiting, test in self._waiting.items() if test()]:
             del self._waiting[waiting]
@@ -177,8 +184,8 @@ class Store:
                 waiting.set_result(None)
 
     async def until(self, test: Callable[[], bool], seconds: float) -> bool:
-        """Waits until ``test`` returns True; it is called again after each watch event. Returns False after
-        ``seconds``."""
+        """Wait until ``test`` returns True. ``test`` is called again after each watch event. Return False if this takes
+        longer than ``seconds``."""
         if test():
             return True
         waiting = asyncio.get_running_loop().create_future()
@@ -222,8 +229,8 @@ class Store:
             del ordered[bisect_left(ordered, entry)]
 
     def _indexed(self, obj: Object) -> tuple[tuple[tuple[str, ...], ...], tuple[Exception, ...]]:
-        """Returns the values of each index function for an object, and the exceptions. A failing function must not
-        break the store, because the objects are untrusted."""
+        """Return the values of each index function for an object, and the exceptions. A failing function must not break
+        the store, because the objects are untrusted."""
         values: list[tuple[str, ...]] = []
         faults: list[Exception] = []
         for function in self._functions.values():
@@ -236,42 +243,43 @@ class Store:
 
 
 class Stores:
-    """Stores of several kinds, by kind."""
+    """Read access to the stores of several kinds. Methods raise LookupError for a kind that is not watched and for an
+    unknown index."""
 
     def __init__(self, stores: Mapping[Kind, Store]) -> None:
         self._stores = stores
 
     def store(self, kind: Kind) -> Store:
-        """Returns the store of a kind. Raises LookupError if there is none."""
+        """Return the store of a kind. Raise LookupError if the kind is not watched."""
         try:
             return self._stores[kind]
         except KeyError:
             raise LookupError(f"{kind.plural} of {kind.api_version} are not watched") from None
 
     def get(self, kind: Kind, name: Key) -> Object | None:
-        """Returns one object, if it exists. Raises LookupError as ``store`` does."""
+        """Return one object, or None if it does not exist. Raise LookupError if the kind is not watched."""
         return self.store(kind).get(name)
 
     def list(self, kind: Kind, index: str = "", value: str = "") -> Sequence[Object]:
-        """Returns the objects with ``value`` in the index, ordered by key; without an index all objects of the kind, in
-        no particular order. Raises LookupError as ``store`` does, and for an unknown index."""
+        """Return the objects with ``value`` in the index, ordered by key. Without an index, return all objects of the
+        kind in no particular order. Raise LookupError for an unknown kind or index."""
         store = self.store(kind)
         return store.by_index(index, value) if index else store.all()
 
     def count(self, kind: Kind, index: str, value: str) -> int:
-        """Returns the number of objects that ``list`` would return. Raises as ``list`` does."""
+        """Return the number of objects that ``list`` would return. Raise LookupError for an unknown kind or index."""
         return self.store(kind).count(index, value)
 
     def oldest(self, kind: Kind, index: str, value: str, most: int, skip: int = 0) -> Sequence[Object]:
-        """Returns up to ``most`` of the objects that ``list`` would return, oldest first, after the first ``skip``.
-        Raises as ``list`` does."""
+        """Return up to ``most`` of the objects that ``list`` would return, oldest first, after skipping ``skip``
+        objects. Raise LookupError for an unknown kind or index."""
         return self.store(kind).oldest(index, value, most, skip)
 
     def older(self, kind: Kind, index: str, value: str, obj: Object) -> int:
-        """Returns how many of the objects that ``list`` would return are older than ``obj``. Raises as ``list``
-        does."""
+        """Return how many of the objects that ``list`` would return are older than ``obj``. Raise LookupError for an
+        unknown kind or index."""
         return self.store(kind).older(index, value, obj)
 
     def values(self, kind: Kind, index: str) -> Set[str]:
-        """Returns all values in the index. Raises as ``list`` does."""
+        """Return all values in the index. Raise LookupError for an unknown kind or index."""
         return self.store(kind).values(index)

@@ -1,7 +1,7 @@
-"""Controller: workers that reconcile keys from a queue, level-triggered.
+"""A controller: workers that reconcile keys from a queue, level-triggered.
 
-Informers put keys into the queue. ``reconcile(key)`` reads the current state and moves it towards the desired one. It
-does not know what changed, may be called at any time, and runs at most once at a time for each key.
+Informers put keys into the queue. ``reconcile(key)`` reads the current state and moves it towards the desired state. It
+does not know what changed, may be called at any time, and never runs twice at the same time for one key.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ log = logging.getLogger(__name__)
 Keys = Callable[[Object], Iterable[Key]]
 
 _OUTAGE_SECONDS = 1.0
-"""How long a worker rests if the API server is unreachable, so that a full queue does not cause a storm of
+"""Seconds that a worker pauses if the API server is unreachable, so that a full queue does not cause a storm of
 connections."""
 
 
 class Result(NamedTuple):
-    """When to reconcile again: after some seconds, or (None) only after a change."""
+    """The result of a reconciliation: the seconds after which to reconcile again, or None to reconcile only after a
+    change."""
 
     requeue_after: float | None = None
 
 
 def own_key(obj: Object) -> Iterable[Key]:
-    """Returns the key of the object itself."""
+    """Return the key of the object itself. Use this function for informers of the reconciled kind."""
     return (key(obj),)
 
 
 def owner_keys(owner: Kind) -> Keys:
-    """Returns a function that maps an object to the key of its controller, if that is of the kind ``owner``."""
+    """Return a function that maps an object to the key of its controlling owner. It returns no key if the owner is not
+    of the kind ``owner``."""
 
     def keys(obj: Object) -> Iterable[Key]:
         reference = controller_owner(obj)
@@ -54,10 +56,10 @@ def owner_keys(owner: Kind) -> Keys:
 
 
 class Controller:
-    """Calls ``reconcile`` for each key from its informers.
+    """Workers that call ``reconcile`` for each key from their informers.
 
-    An exception backs off only its key: for 5 ms, doubled each time up to a minute, or for the server's Retry-After. A
-    ConflictError is retried quietly, because it only means that the cache was stale.
+    An exception only delays its own key: by 5 ms, doubled each time up to a minute, or by the server's Retry-After. A
+    ConflictError is retried without a warning, because it only means that the cache was stale.
     """
 
     def __init__(
@@ -66,21 +68,21 @@ class Controller:
         self.name = name
         self.queue = WorkQueue(name, metrics)
         self.informers: list[Informer] = []
-        """All watched informers. Their stores must be filled before anything is reconciled."""
+        """All watched informers. Their stores must be filled before the first reconciliation."""
         self._reconcile = reconcile
         self._workers = workers
         self._metrics = metrics
         self._seconds = metrics.reconcile_seconds.labels(name)
 
     def watch(self, informer: Informer, keys: Keys = own_key) -> None:
-        """Reconciles the keys that ``keys`` returns for the old and the new state of each changed object."""
+        """Reconcile the keys that ``keys`` returns for the old and the new state of each changed object."""
 
         # Two separate feeds, so that a state for which ``keys`` fails does not lose the keys of the other state.
         self._feed(informer, lambda change: keys(change.old) if change.old is not None else ())
         self.watch_changes(informer, lambda change: keys(change.new) if change.new is not None else ())
 
     def watch_changes(self, informer: Informer, keys: Callable[[Change], Iterable[Key]]) -> None:
-        """Reconciles the keys that ``keys`` returns for each change, which has both the old and the new state."""
+        """Reconcile the keys that ``keys`` returns for each change, which contains both the old and the new state."""
         self._feed(informer, keys)
         self.informers.append(informer)
 
@@ -92,7 +94,7 @@ class Controller:
         informer.add_handler(handler)
 
     async def run(self) -> None:
-        """Waits until every store is filled, then reconciles until cancelled."""
+        """Wait until every store is filled, then reconcile until the task is cancelled."""
         for informer in self.informers:
             await informer.ready.wait()
         async with asyncio.TaskGroup() as tasks:
@@ -113,7 +115,7 @@ class Controller:
                 await asyncio.sleep(_OUTAGE_SECONDS)
 
     async def _one(self, name: Key) -> str:
-        """Reconciles one key and requeues it if necessary. Returns the result's name in the metrics."""
+        """Reconcile one key, and requeue it if necessary. Return the label of the result for the metrics."""
         try:
             result = await self._reconcile(name)
         except (ConflictError, NotLeaderError) as error:

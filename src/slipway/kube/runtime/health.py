@@ -1,4 +1,5 @@
-"""Health and metrics over HTTP: ``/healthz`` (the event loop runs), ``/readyz`` (stores are filled), ``/metrics``."""
+"""Health and metrics over HTTP: ``/healthz`` (the event loop runs), ``/readyz`` (the stores are filled) and
+``/metrics``."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ _TICK_SECONDS = 0.5
 
 
 class Pulse:
-    """Measures how late the event loop is."""
+    """A measurement of how late the event loop runs its tasks."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
     async def run(self) -> None:
-        """Ticks until cancelled."""
+        """Update the measurement regularly until the task is cancelled."""
         while True:
             self._last = time.monotonic()
             await asyncio.sleep(_TICK_SECONDS)
@@ -35,7 +36,7 @@ class Pulse:
 
 @asynccontextmanager
 async def serve(listen: str, *, ready: Callable[[], bool], metrics: Metrics) -> AsyncIterator[None]:
-    """Serves these paths on ``listen`` (``HOST:PORT``) while the context is open."""
+    """Serve ``/healthz``, ``/readyz`` and ``/metrics`` on ``listen`` (``HOST:PORT``) while the context is open."""
     pulse = Pulse()
 
     async def healthz(_unused: web.Request) -> web.Response:

@@ -1,8 +1,9 @@
-"""LeaderElector: at most one process writes, decided by a Lease object.
+"""Leader election with a Lease object, so that at most one process writes.
 
-A candidate takes the lease if its holder has not renewed it for the lease's duration, measured with the candidate's own
-monotonic clock since it first saw the last renewal. Wall clocks do not matter. A leader that fails to renew within the
-shorter renew deadline is no longer ``leading`` from that moment, and its process ends.
+A candidate takes the lease if its holder has not renewed it for the lease's duration. The candidate measures this time
+with its own monotonic clock from the moment at which it first saw the last renewal, so wall clocks do not matter. A
+leader that fails to renew within the shorter renew deadline is no longer ``leading`` from that moment, and its process
+ends.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ log = logging.getLogger(__name__)
 LEASE_SECONDS = 15.0
 RENEW_SECONDS = 10.0
 RETRY_SECONDS = 2.0
-"""The defaults of Kubernetes' own controllers."""
+"""Seconds between two attempts. Like the lease duration and the renew deadline, this is the default of Kubernetes' own
+controllers."""
 
 
 class LeadershipLostError(Exception):
-    """Another process may be the leader by now, so this one must end."""
+    """Another process may have become the leader, so this process must end."""
 
 
 class LeaderElector:
-    """Competes for one Lease. Pass ``leading`` to :meth:`slipway.kube.api.client.Client.fenced`."""
+    """A candidate for one Lease. Pass ``leading`` to :meth:`slipway.kube.api.client.Client.fenced`."""
 
     def __init__(
         self,
@@ -48,10 +50,11 @@ class LeaderElector:
         renew_seconds: float = RENEW_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        """``identity`` names this process; by default ``$POD_NAME``, or else the host name with a random suffix.
+        """Create a candidate. ``identity`` names this process; the default is ``$POD_NAME``, or else the host name with
+        a random suffix.
 
-        A container that restarts in its pod takes over its own lease immediately: its predecessor is certainly dead,
-        and no other process has the pod's name.
+        A container that restarts in its pod takes over its own lease immediately: its predecessor has ended, and no
+        other process has the pod's name.
         """
         self._client = client
         self._name = Key(namespace, name)
@@ -61,7 +64,7 @@ class LeaderElector:
         self._retry_seconds = retry_seconds
         self._gauge = metrics.leading.labels(name)
         self._lease: Object | None = None
-        """The lease as this process last wrote it, while it holds it."""
+        """The lease as this process last wrote it. The value is None while another process may hold it."""
         self._renewed = float("-inf")
         self._observed: tuple[object, ...] = ()
         self._observed_at = 0.0
@@ -71,7 +74,7 @@ class LeaderElector:
         return time.monotonic() < self._renewed + self._renew_seconds
 
     async def acquire(self) -> None:
-        """Waits until this process leads. Retries after errors of the API server."""
+        """Wait until this process leads. Errors of the API server are retried."""
         while True:
             if await self._attempt():
                 break
@@ -80,7 +83,7 @@ class LeaderElector:
         self._gauge.set(1)
 
     async def hold(self) -> None:
-        """Renews the lease. Raises LeadershipLostError when leadership is lost."""
+        """Renew the lease until leadership is lost. Then raise LeadershipLostError."""
         try:
             while self.leading():
                 await asyncio.sleep(self._retry_seconds)
@@ -90,7 +93,7 @@ class LeaderElector:
         raise LeadershipLostError(f"the lease {self._name} could not be renewed for {self._renew_seconds:g} s")
 
     async def release(self) -> None:
-        """Releases the lease, so that a successor need not wait for it to expire."""
+        """Release the lease, so that a successor need not wait until it expires."""
         if self._lease is None or not self.leading():
             return
         self._renewed = float("-inf")
@@ -103,8 +106,10 @@ class LeaderElector:
             log.warning("Could not release lease %s: %s", self._name, error)
 
     async def _attempt(self) -> bool:
-        """Tries once to acquire or renew the lease. Gives up in time for another attempt, and at a leader's
-        deadline."""
+        """Try once to acquire or renew the lease. Return whether this process holds it.
+
+        The attempt ends early enough for another one, and no later than the leader's deadline.
+        """
         began = time.monotonic()
         remaining = self._renewed + self._renew_seconds - began
         try:
@@ -155,7 +160,7 @@ class LeaderElector:
         return time.monotonic() >= self._observed_at + float(spec.get("leaseDurationSeconds") or self._lease_seconds)
 
     def _record(self, current: Object, holder: str, seconds: float = 0.0) -> Object:
-        """Returns the lease to write, with the version of ``current`` as a precondition."""
+        """Return the lease to write, with the resource version of ``current`` as a precondition."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         before = current.get("spec") or {}
         is_takeover = bool(holder and before) and before.get("holderIdentity") != holder

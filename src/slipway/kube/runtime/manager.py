@@ -1,7 +1,7 @@
-"""Manager: runs informers, leader election and controllers in one process, and shuts it down in order.
+"""A manager, which runs informers, leader election and controllers in one process and shuts them down in order.
 
 Informers start first, even in processes that do not lead, so that a successor's stores are already full. Controllers
-start when their stores are filled and this process leads; a controller whose kind is not installed waits without
+start when their stores are filled and this process leads. A controller whose kind is not installed waits without
 blocking the others. If a task fails, the process ends, and Kubernetes restarts it.
 """
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Manager:
-    """Everything that runs in a controller process."""
+    """The tasks of a controller process."""
 
     def __init__(
         self,
@@ -35,10 +35,11 @@ class Manager:
         background: Sequence[Callable[[], Awaitable[None]]] = (),
         first: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``background`` runs alongside the controllers (Events and others). ``listen`` is ``HOST:PORT`` for health and
-        metrics. ``first`` runs once this process leads, before the controllers start.
+        """Create a manager; :meth:`run` starts the tasks.
 
-        Without an elector, this process assumes that it is the only one.
+        ``background`` runs alongside the controllers, such as the recorder of Events. ``listen`` is ``HOST:PORT`` for
+        health and metrics. ``first`` runs once this process leads, before the controllers start. Without an elector,
+        this process must be the only one.
         """
         self._informers = tuple(informers)
         self._controllers = tuple(controllers)
@@ -53,7 +54,8 @@ class Manager:
         return all(informer.answered.is_set() for informer in self._informers)
 
     async def run(self) -> int:
-        """Runs until SIGTERM or SIGINT (returns 0) or until leadership is lost (returns 1)."""
+        """Run until SIGTERM or SIGINT, and return 0. Return 1 if leadership is lost. Raise any other exception of a
+        task."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -94,7 +96,8 @@ async def _run(run: Callable[[], Awaitable[None]]) -> None:
 
 
 def _exit_status(work: asyncio.Task[None]) -> int:
-    """Returns 0 if the work was cancelled and 1 if leadership was lost. Raises any other exception that ended it."""
+    """Return 0 if the task was cancelled and 1 if leadership was lost. Raise any other exception that ended the
+    task."""
     if work.cancelled():
         return 0
     error = work.exception()

@@ -1,7 +1,7 @@
-"""WorkQueue: keys to reconcile, each at most once in the queue and processed by one worker at a time.
+"""A work queue of keys to reconcile. A key is in the queue at most once, and at most one worker processes it at a time.
 
-Namespaces take turns, so that a namespace with ten thousand keys delays another's key by one turn. Within a namespace
-the order is first in, first out, so a key that changes a thousand times a second waits like any other.
+Namespaces take turns, so that a namespace with ten thousand keys delays a key of another namespace by one turn. Within
+a namespace, the order is first in, first out, so a key that changes a thousand times a second waits like any other.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ CAP_SECONDS = 60.0
 
 
 class WorkQueue:
-    """Holds keys to reconcile. Add keys from anywhere in the event loop; workers ``get`` a key, reconcile it and call
-    ``done``."""
+    """A queue of keys to reconcile. Add keys from anywhere in the event loop. Workers ``get`` a key, reconcile it and
+    call ``done``."""
 
     def __init__(self, name: str, metrics: Metrics) -> None:
         self._turns: OrderedDict[str, deque[Key]] = OrderedDict()
-        """Namespaces with queued keys, next one first. Cluster-scoped kinds share the empty one."""
+        """Queued keys by namespace, with the next namespace first. The keys of cluster-scoped kinds have an empty
+        namespace."""
         self._waiting: dict[Key, float] = {}
-        """Queued keys, and the time at which each was added (monotonic)."""
+        """Queued keys, with the monotonic time at which each was added."""
         self._processing: set[Key] = set()
         self._again: set[Key] = set()
-        """Keys added while they were being processed."""
+        """Keys that were added while a worker was processing them."""
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._held: dict[Key, float] = {}
-        """Keys that must not be processed before a time (monotonic)."""
+        """Keys that must not be processed before a monotonic time."""
         self._failures: dict[Key, int] = {}
         self._ready = asyncio.Event()
         self._depth = metrics.queue_depth.labels(name)
@@ -41,7 +42,8 @@ class WorkQueue:
         return len(self._waiting)
 
     def add(self, key: Key) -> None:
-        """Adds ``key`` unless it is already queued."""
+        """Add ``key`` unless it is already queued. A key that a worker is processing is queued when the worker is
+        done."""
         if key in self._processing:
             self._again.add(key)
         elif key not in self._waiting:
@@ -54,8 +56,8 @@ class WorkQueue:
             self._ready.set()
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Adds ``key`` after a delay; the earliest of several delays counts. An earlier ``get`` of the key cancels
-        it."""
+        """Add ``key`` after a delay. The earliest of several delays counts. If a worker gets the key earlier, the delay
+        is cancelled."""
         loop = asyncio.get_running_loop()
         timer = self._timers.get(key)
         if timer is not None:
@@ -65,7 +67,8 @@ class WorkQueue:
         self._timers[key] = loop.call_later(seconds, self._due, key)
 
     def add_rate_limited(self, key: Key) -> float:
-        """Adds ``key`` after 5 ms * 2^n, where n is the number of calls since ``forget``. Returns the delay."""
+        """Add ``key`` after ``BASE_SECONDS * 2^n``, at most ``CAP_SECONDS``, and return this delay. n is the number of
+        calls since ``forget``."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(CAP_SECONDS, BASE_SECONDS * 2.0 ** min(failures, 30))
@@ -73,18 +76,20 @@ class WorkQueue:
         return delay
 
     def hold(self, key: Key, seconds: float) -> None:
-        """Adds ``key`` after a delay (Retry-After), and does not hand it out earlier, even if it is added again."""
+        """Add ``key`` after a delay in seconds, such as a Retry-After. Until then, no worker gets the key, even if it
+        is added again."""
         self._held[key] = time.monotonic() + seconds
         if timer := self._timers.pop(key, None):
             timer.cancel()
         self.add_after(key, seconds)
 
     def forget(self, key: Key) -> None:
-        """Records a success, so that the next failure has a short backoff again."""
+        """Reset the delay of ``add_rate_limited`` for ``key`` after a success."""
         self._failures.pop(key, None)
 
     async def get(self) -> Key:
-        """Returns the next key; always call ``done`` with it. Cancels a delayed addition of the key."""
+        """Wait for the next key and return it. The worker must call ``done`` with the key. A delayed addition of the
+        key is cancelled."""
         while not self._turns:
             self._ready.clear()
             await self._ready.wait()
@@ -98,14 +103,14 @@ class WorkQueue:
         return key
 
     def done(self, key: Key) -> None:
-        """Marks ``key`` as processed. If it was added in the meantime, it is queued again."""
+        """Record that a worker has processed ``key``. If the key was added in the meantime, it is queued again."""
         self._processing.discard(key)
         if key in self._again:
             self._again.discard(key)
             self.add(key)
 
     def _next(self) -> Key:
-        """Removes the first key of the namespace whose turn it is. The namespace then moves to the end."""
+        """Remove and return the first key of the namespace whose turn it is. The namespace then moves to the end."""
         namespace, keys = self._turns.popitem(last=False)
         key = keys.popleft()
         if keys:

@@ -1,1 +1,2 @@
-"""CustomResourceDefinitions from structs, parts of Kubernetes' own objects, and conditions. Pure."""
+"""CustomResourceDefinitions from structs, parts of Kubernetes' own objects, and status conditions. All functions are
+pure."""

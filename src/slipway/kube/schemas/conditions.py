@@ -1,4 +1,4 @@
-"""Status conditions according to the Kubernetes API conventions. Pure."""
+"""Status conditions according to the Kubernetes API conventions. All functions are pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slipway.kube.schemas.crd import list_map, struct_schema
 
 READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 SUMMARY = frozenset({READY, RECONCILING, STALLED})
-"""Conditions derived from the rest of a status."""
+"""Types of the conditions that are derived from the rest of a status."""
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
@@ -52,25 +52,24 @@ def _checked() -> Object:
 
 
 LONGEST_MESSAGE = 32768
-"""Maximum length of a condition's message in characters; the API server rejects a status with a longer one."""
+"""Maximum length of a condition's message in characters. The API server rejects a status with a longer message."""
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 CHECKED: Object = _checked()
-"""Schema keys for a list of conditions that the API server validates like the conditions of its own objects."""
+"""Schema keywords for a list of conditions that the API server validates like the conditions of its own objects."""
 
 
 def timestamp(unix: float) -> str:
-    """Formats Unix seconds as Kubernetes does: ``2026-01-31T12:00:00Z``."""
+    """Format Unix seconds as Kubernetes does, such as ``2026-01-31T12:00:00Z``."""
     return datetime.fromtimestamp(int(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def merge(
     old: Iterable[Object], new: Iterable[Condition], now: float, ours: Collection[str] | None = None
 ) -> list[Object]:
-    """Returns the conditions to write: those of ``new``, in its order, then those of other writers, unchanged.
+    """Return the conditions to write: those of ``new``, in its order, then those of other writers, unchanged.
 
-    ``ours``: types that we may have written; others are kept. None: all.
-
-    ``lastTransitionTime`` is kept from ``old`` if the status is the same, even if reason or message differ; otherwise
+    ``ours`` contains the types that we may have written; conditions of other types are kept. None means all types.
+    ``lastTransitionTime`` is kept from ``old`` if the status is the same, even if reason or message differ. Otherwise
     it is ``now`` (Unix seconds). Equal input gives equal output, so nothing is written if nothing changed. Messages
     that are too long, because they quote a spec, are cut.
     """
@@ -88,6 +87,6 @@ def merge(
 
 
 def find(resource: Object, type_: str) -> Object | None:
-    """Returns the condition of this type from the resource's status, if it exists."""
+    """Return the condition of this type from the resource's status, or None if there is none."""
     conditions: list[Object] = (resource.get("status") or {}).get("conditions") or []
     return next((condition for condition in conditions if condition["type"] == type_), None)

@@ -1,7 +1,7 @@
-"""Parts of Kubernetes' own objects inside ours: a probe, a toleration, a volume.
+"""Schemas of parts of Kubernetes' own objects in our custom resources, such as a probe, a toleration or a volume.
 
-In a Struct such a part is a plain object. :func:`core` names its type and gives it Kubernetes' schema. The schemas are
-data, ``core_schemas.json``, which ``scripts/core_schemas.py`` generates from Kubernetes' OpenAPI documents.
+In a Struct, such a part is a plain object. :func:`core` names its type and gives it Kubernetes' schema. The schemas are
+data in ``core_schemas.json``, which ``scripts/core_schemas.py`` generates from Kubernetes' OpenAPI documents.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from slipway.kube.objects import Object
 
 
 def core(name: str, *, optional: tuple[str, ...] = ()) -> Meta:
-    """Marks a field as a part of a Kubernetes object: ``Annotated[Object, core("Probe")]``. The name is the one in
-    Kubernetes' API documents.
+    """Return the annotation that marks a field as a part of a Kubernetes object: ``Annotated[Object, core("Probe")]``.
 
-    ``optional``: paths of fields that Kubernetes requires but that may be omitted, as for :func:`inlined`. Raises
-    KeyError for an unknown part.
+    ``name`` is the part's name in Kubernetes' API documents. ``optional`` contains paths of fields that Kubernetes
+    requires but that may be omitted, as for :func:`inlined`. Raise KeyError for an unknown part.
     """
     if name not in _definitions():
         raise KeyError(f"core_schemas.json has no {name}")
@@ -29,24 +28,24 @@ def core(name: str, *, optional: tuple[str, ...] = ()) -> Meta:
 
 
 def core_schema(name: str) -> Object:
-    """Returns the self-contained structural schema of a part, without descriptions."""
+    """Return the structural schema of a part, without references and descriptions."""
     resolved: Object = _resolved(_definitions()[name])
     return resolved
 
 
 def definition(name: str) -> Object:
-    """Returns the schema of a part, in which ``{"$ref": name}`` refers to other parts. It is shared and must not be
-    changed. Raises KeyError for an unknown part."""
+    """Return the schema of a part, in which ``{"$ref": name}`` refers to other parts. The schema is shared and must not
+    be changed. Raise KeyError for an unknown part."""
     return _definitions()[name]
 
 
 @cache
 def inlined(name: str, optional: tuple[str, ...] = ()) -> Object:
-    """Returns the same for a Struct whose fields are inlined next to those of the part, as its ``inlined:
+    """Return the structural schema of a part for a Struct that inlines the part's fields, as its ``inlined:
     ClassVar[Object]``.
 
-    ``optional``: paths of required fields that may be omitted, such as ``containers`` or ``containers[].image``. The
-    schema is shared and must not be changed. Raises KeyError for an unknown part or path.
+    ``optional`` contains paths of required fields that may be omitted, such as ``containers`` or
+    ``containers[].image``. The schema is shared and must not be changed. Raise KeyError for an unknown part or path.
     """
     schema = core_schema(name)
     for path in optional:
@@ -65,14 +64,14 @@ def inlined(name: str, optional: tuple[str, ...] = ()) -> Object:
 
 @cache
 def _definitions() -> dict[str, Object]:
-    """Returns name -> schema, with ``{"$ref": name}`` in place of nested parts."""
+    """Return all schemas by part name, in which ``{"$ref": name}`` refers to other parts."""
     text = files("slipway.kube").joinpath("core_schemas.json").read_text()
     definitions: dict[str, Object] = json.loads(text)
     return definitions
 
 
 def _resolved(schema: Any) -> Any:
-    """Returns a copy in which every reference is replaced by its target."""
+    """Return a copy of a schema in which every reference is replaced by its target."""
     if isinstance(schema, list):
         return [_resolved(item) for item in schema]
     if not isinstance(schema, dict):

@@ -1,6 +1,6 @@
-"""CRDs from msgspec Structs, so that types, constraints, descriptions and schema are written once.
+"""CRDs from msgspec Structs, so that types, constraints, descriptions and schemas are written once.
 
-Annotations become constraints, and docstrings (of the class, and below attributes) become descriptions.
+Annotations become constraints. Docstrings, of the class and below attributes, become descriptions.
 ``Meta(extra_json_schema=...)`` adds what a Struct cannot express; ``cel`` and ``list_map`` are short forms of it.
 ``core`` (:mod:`slipway.kube.schemas.core`) gives a plain object the schema of a Kubernetes type, such as a probe, and
 ``Meta(extra={"schema": ...})`` gives it any other schema.
@@ -29,14 +29,14 @@ UNSUPPORTED = "Not supported. It is stored without effect, and listed in the con
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A CEL rule that the API server checks, and its message."""
+    """A CEL rule that the API server checks, and the message for an object that violates it."""
 
     rule: str
     message: str
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of ``kubectl get``; priority 1 is shown only with ``-o wide``."""
+    """A column of ``kubectl get``. A column with priority 1 is shown only with ``-o wide``."""
 
     name: str
     type: str
@@ -53,14 +53,16 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind in one version.
+    """One kind in one version, from which :meth:`manifest` builds the CustomResourceDefinition.
 
-    Rules for fields: a field without a Python default is required; a default that is not empty (empty are None, UNSET,
-    ``""``, 0, False, an empty collection or a Struct) becomes a default in the spec's schema. ``T | None`` and ``T |
-    UnsetType`` are an optional T, ``dict[str, Any]`` is an object whose unknown fields are kept, and ``int | str`` is
-    an int-or-string. A Struct may carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``. Its ``inlined:
-    ClassVar[Object]`` may hold the schema of an object whose fields are inlined next to its own, such as
-    ``core.inlined("PodSpec")``; its own fields take precedence.
+    Fields of the Structs follow these rules. A field without a Python default is required. A Python default that is not
+    empty becomes a default in the spec's schema; None, UNSET, ``""``, 0, False, an empty collection and a Struct count
+    as empty. ``T | None`` and ``T | UnsetType`` are an optional T, ``dict[str, Any]`` is an object whose unknown fields
+    are kept, and ``int | str`` is an int-or-string.
+
+    A Struct may have CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``. Its ``inlined: ClassVar[Object]`` may be
+    the schema of an object whose fields are inlined next to its own, such as ``core.inlined("PodSpec")``. The Struct's
+    own fields take precedence.
     """
 
     kind: Kind
@@ -72,15 +74,15 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[Column, ...] = ()
     scale: Scale | None = None
     validations: tuple[Rule, ...] = ()
-    """CEL rules for the object as a whole."""
+    """CEL rules for the whole object."""
     unsupported: Mapping[str, Object] = {}
-    """Path of a spec field without effect, such as ``a.b`` or ``a[].b``, -> the schema that makes the API server keep
-    the field anyway. The types must not declare it."""
+    """Spec fields that have no effect. The key is a path such as ``a.b`` or ``a[].b``, and the value is the schema that
+    makes the API server keep the field anyway. The Structs must not declare these fields."""
 
     listing: ClassVar[Mapping[str, str]] = {"apiVersion": "string", "kind": "string", "metadata": "object"}
 
     def manifest(self) -> Object:
-        """Returns the CustomResourceDefinition."""
+        """Return the CustomResourceDefinition as an object to apply."""
         kind = self.kind
         names: Object = {
             "kind": kind.kind,
@@ -140,7 +142,7 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _insert(schema: Object, path: str, field: Object) -> None:
-    """Adds a field. Raises ValueError if it exists, or if its parent does not."""
+    """Add a field to a schema. Raise ValueError if the field exists, or if its parent does not."""
     *places, name = path.split(".")
     for place in places:
         below = schema["properties"].get(place.removesuffix("[]"), {})
@@ -153,7 +155,7 @@ def _insert(schema: Object, path: str, field: Object) -> None:
 
 
 def set_fields(spec: Object, paths: Iterable[str]) -> list[str]:
-    """Returns those of the paths (``a.b`` or ``a[].b``) that a spec sets. Null and empty values do not count."""
+    """Return the entries of ``paths`` (``a.b`` or ``a[].b``) that a spec sets. Null and empty values do not count."""
     return [path for path in paths if any(value not in (None, "", [], {}) for value in _values(spec, path.split(".")))]
 
 
@@ -168,18 +170,19 @@ def _values(value: Any, places: Sequence[str]) -> Iterator[Any]:
 
 
 def cel(*rules: Rule) -> Object:
-    """Returns schema keys for CEL rules: ``Annotated[T, Meta(extra_json_schema=cel(Rule(...)))]``."""
+    """Return schema keywords for CEL rules, for ``Annotated[T, Meta(extra_json_schema=cel(Rule(...)))]``."""
     return {"x-kubernetes-validations": [{"rule": rule.rule, "message": rule.message} for rule in rules]}
 
 
 def list_map(*keys: str) -> Object:
-    """Returns schema keys for a list whose elements are identified by these fields. Server-side apply merges the
+    """Return schema keywords for a list whose elements are identified by these fields. Server-side apply merges such
     elements individually."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 LARGE = 8000
-"""Size in characters above which a schema, such as that of a container, is written once and then referenced."""
+"""Size in characters above which a repeated schema, such as that of a container, is written once and then
+referenced."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -188,15 +191,15 @@ class _Dumper(yaml.SafeDumper):
 
 
 def to_yaml(*manifests: Object) -> str:
-    """Returns YAML documents, always the same text for the same manifests. Large schemas are written once, since a CRD
-    with many pod specs would otherwise have two megabytes."""
+    """Return YAML documents, with the same text for the same manifests. Large schemas are written once; otherwise a CRD
+    with many pod specs would have two megabytes."""
     return yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True, explicit_start=True)
 
 
 def struct_schema(struct: type[msgspec.Struct], *, defaults: bool) -> Object:
-    """Returns the structural schema of a Struct. ``defaults``: whether Python's defaults become the schema's.
+    """Return the structural schema of a Struct. ``defaults`` is whether Python's defaults become the schema's defaults.
 
-    Raises TypeError for a type that a schema cannot express.
+    Raise TypeError for a type that a structural schema cannot express.
     """
     info = types.type_info(struct)
     if not isinstance(info, types.StructType):
@@ -227,7 +230,7 @@ def _field(field: types.Field, text: str, defaults: bool) -> Object:
 
 
 def _default(field: types.Field) -> Any:
-    """Returns the field's default as JSON, or an empty value if the API server needs no default."""
+    """Return the field's default as JSON, or an empty value if the API server needs no default."""
     value = field.default
     if field.default_factory is not msgspec.NODEFAULT:
         value = field.default_factory()
@@ -245,7 +248,8 @@ _PLAIN: dict[type[types.Type], Object] = {
 
 
 def _schema(info: types.Type, defaults: bool) -> Object:
-    """Returns the structural schema of a type."""
+    """Return the structural schema of a field's type. Raise TypeError for a type that a structural schema cannot
+    express."""
     if isinstance(info, types.Metadata):
         extra = info.extra or {}
         if "core" in extra:
@@ -311,13 +315,13 @@ def _column(column: Column) -> Object:
 
 
 def _text(docstring: str | None) -> str:
-    """Returns a docstring with each paragraph on one line."""
+    """Return a docstring as a description, with each paragraph on one line."""
     paragraphs = inspect.cleandoc(docstring or "").split("\n\n")
     return "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _attribute_texts(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Returns attribute name -> the docstring below it, from the source of the class and its bases."""
+    """Return the docstrings below attributes, by attribute name, from the source of the Struct and its bases."""
     texts: dict[str, str] = {}
     for base in reversed(struct.__mro__):
         if base in (object, msgspec.Struct) or not issubclass(base, msgspec.Struct):

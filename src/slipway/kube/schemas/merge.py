@@ -1,12 +1,12 @@
-"""Merging: overlays one Kubernetes object on another, like a strategic merge patch. Pure.
+"""Merging of one Kubernetes object over another, like a strategic merge patch. All functions are pure.
 
-Fields of the patch take precedence, objects are merged field by field, and lists item by item if Kubernetes' schemas
+Fields of the patch take precedence. Objects are merged field by field, and lists item by item if Kubernetes' schemas
 define merge keys: containers, variables and volumes by name, mounts by path, ports by number and protocol. Other lists
-are replaced. ``null`` removes a field, and ``$patch: delete`` removes an object or an item; an object with ``$patch:
-replace`` replaces the whole one.
+are replaced. ``null`` removes a field, and ``$patch: delete`` removes an object or an item. An object with ``$patch:
+replace`` replaces the whole object.
 
 If the API server accepts only one of several fields, such as ``value`` or ``valueFrom`` of a variable, the patch's
-field replaces the other, which a plain merge would keep.
+field replaces the other field, which a plain merge would keep.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slipway.kube.objects import Object
 from slipway.kube.schemas.core import definition
 
 ANYTHING: Object = {}
-"""The schema of anything that is not part of a Kubernetes object: objects are merged, lists replaced."""
+"""Schema of a value that is not part of a Kubernetes object. Objects are merged, and lists are replaced."""
 DIRECTIVE, REPLACE, DELETE = "$patch", "replace", "delete"
 ONE_OF = {
     "EnvVar": frozenset(("value", "valueFrom")),
@@ -27,15 +27,15 @@ ONE_OF = {
     "Probe": frozenset(("exec", "grpc", "httpGet", "tcpSocket")),
     "Volume": frozenset(definition("Volume")["properties"]) - {"name"},
 }
-"""Part -> its mutually exclusive fields."""
+"""Mutually exclusive fields, by the name of the part that has them."""
 ItemKey = tuple[str, ...]
 
 
 def merged(base: Object, patch: Object, part: str = "") -> Object:
-    """Merges ``patch`` over ``base``. Neither is changed, and the result may share their content.
+    """Merge ``patch`` over ``base`` and return the result. Neither is changed, and the result may share their content.
 
-    ``part``: their type in Kubernetes' documents, such as ``PodSpec`` or ``Container``; empty: none. Raises KeyError
-    for an unknown part.
+    ``part`` is their type in Kubernetes' API documents, such as ``PodSpec`` or ``Container``, or empty if they have
+    none. Raise KeyError for an unknown part.
     """
     return _merged_objects(base, patch, {"$ref": part} if part else ANYTHING)
 
@@ -94,7 +94,8 @@ def _merged_lists(base: Sequence[Any], patch: Sequence[Any], keys: Sequence[str]
 
 
 def _key(item: Any, keys: Sequence[str], fields: Mapping[str, Object], place: int) -> ItemKey:
-    """Returns an item's merge key, or its position if it lacks one, so that it duplicates no other item."""
+    """Return an item's merge key. If the item lacks a key field, return its position instead, so that it matches no
+    other item."""
     if not isinstance(item, dict):
         return ("", str(place))
     values = [item.get(key, fields.get(key, {}).get("default")) for key in keys]
@@ -102,8 +103,8 @@ def _key(item: Any, keys: Sequence[str], fields: Mapping[str, Object], place: in
 
 
 def _in_order(remaining: Sequence[ItemKey], patched: Sequence[ItemKey], rank: Mapping[ItemKey, int]) -> list[ItemKey]:
-    """Returns the patch's items in their own order. An item that only the base has comes before the first patch item
-    that follows it in the base, or at the end."""
+    """Return the keys of a merged list in order. The patch's items keep their own order. An item that only the base has
+    comes before the first patch item that follows it in the base, or at the end."""
     ordered: list[ItemKey] = []
     waiting = list(reversed(remaining))
     for key in patched:

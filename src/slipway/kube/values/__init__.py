@@ -1,1 +1,1 @@
-"""Values as Kubernetes writes and compares them: names, quantities, times, patches. Pure."""
+"""Values as Kubernetes writes and compares them: names, quantities, times and patches. All functions are pure."""

@@ -1,4 +1,5 @@
-"""Compare: whether an object still has the fields that were sent, ignoring additions by the server and others. Pure."""
+"""Comparison of an object with the fields that were sent. It ignores fields that the server and others added. All
+functions are pure."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from typing import Any
 import msgspec
 
 NESTED = (dict, list)
-"""Types with nested values; all others are compared directly."""
+"""Types with nested values. Values of all other types are compared directly."""
 
 
 def digest(value: Any) -> bytes:
-    """Returns the same digest for equal values, whatever the order of their fields."""
+    """Return a digest that is the same for equal values, regardless of the order of their fields."""
     return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()
 
 
@@ -28,9 +29,10 @@ def includes(live: Any, expected: Any) -> bool:
 
 
 def projection(shape: Any, value: Any) -> Any:
-    """Returns the part of ``value`` that has the fields of ``shape``.
+    """Return the part of ``value`` that has the fields of ``shape``.
 
-    A list of another length is taken as a whole, because its elements cannot be matched.
+    A list whose length differs from the list in ``shape`` is returned as a whole, because its elements cannot be
+    matched.
     """
     if isinstance(shape, dict) and isinstance(value, dict):
         getter = value.get

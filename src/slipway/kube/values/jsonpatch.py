@@ -1,4 +1,4 @@
-"""JSON patches (RFC 6902) over plain values, with errors that name the operation. Pure."""
+"""JSON patches (RFC 6902) for plain values, with errors that name the operation. All functions are pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from jsonpointer import JsonPointerException
 from slipway.decoding import describe_error
 
 MOST_BYTES = 1 << 20
-"""Maximum size of a result as JSON: a few nested copies would otherwise fill the memory."""
+"""Maximum size of a result as JSON, in bytes. Without a limit, a few nested copies could fill the memory."""
 
 
 class PatchError(ValueError):
-    """A patch that cannot be applied. The message gives the operation and the reason in one line of limited length."""
+    """A patch cannot be applied. The message contains the operation and the reason in one line of limited length."""
 
 
 def patched(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
-    """Returns a copy of ``value`` with the operations applied in order. Raises PatchError for the first operation that
-    fails or exceeds MOST_BYTES."""
+    """Return a copy of ``value`` with the operations applied in order. Raise PatchError for the first operation that
+    fails or makes the result larger than MOST_BYTES."""
     result = copy.deepcopy(value)
     for number, operation in enumerate(operations):
         name = f"{operation.get('op', 'no op')} {operation.get('path', 'without path')}"

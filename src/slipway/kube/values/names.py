@@ -1,4 +1,4 @@
-"""Derives names that Kubernetes accepts from text of any length. Pure."""
+"""Names that Kubernetes accepts, derived from text of any length. All functions are pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import hashlib
 import re
 
 NAME_LENGTH = 63
-"""Maximum length of label values, of Services, and of Jobs, whose pods carry the name as a label."""
+"""Maximum length of a label value, a Service name, or the name of a Job, whose pods have the name as a label."""
 INVALID = re.compile(r"[^a-z0-9-]+")
 DIGEST = 8
-"""Length of the digest in shortened names."""
+"""Length of the digest in shortened names, in hexadecimal digits."""
 
 
 def fitting(name: str, longest: int = NAME_LENGTH) -> str:
-    """Returns a DNS label for a name: the name itself if it is valid, otherwise its valid characters with a digest of
+    """Return a DNS label for a name: the name itself if it is valid, and otherwise its valid characters and a digest of
     the whole name."""
     plain = INVALID.sub("-", name.lower()).strip("-")
     if plain == name and len(name) <= longest:
@@ -22,18 +22,19 @@ def fitting(name: str, longest: int = NAME_LENGTH) -> str:
 
 
 def with_ending(name: str, end: str) -> str:
-    """Returns ``<name><end>`` as a DNS label, with the name shortened to fit."""
+    """Return ``<name><end>`` as a DNS label. The name is shortened to fit."""
     return f"{fitting(name, NAME_LENGTH - len(end))}{end}"
 
 
 def label_value(name: str) -> str:
-    """Returns a label value for a resource's name: the name itself if it is short enough. Modules find pods by it."""
+    """Return a label value for a resource's name: the name itself if it is short enough. The Ansible modules find pods
+    by this label."""
     return name if len(name) <= NAME_LENGTH else fitting(name)
 
 
 def ending(name: str, longest: int) -> str:
-    """Returns the name, or if it is too long a digest, a dash and as much of its end as fits. ``longest`` is at least
-    DIGEST."""
+    """Return the name if it is short enough, and otherwise a digest, a dash and as much of its end as fits. ``longest``
+    must be at least DIGEST."""
     if len(name) <= longest:
         return name
     room = longest - DIGEST - 1

@@ -1,4 +1,4 @@
-"""Quantities of resources as Kubernetes writes them, multiplied without loss. Pure."""
+"""Resource quantities as Kubernetes writes them, multiplied without loss. All functions are pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ UNITS: dict[str, Fraction] = SMALL | {suffix: Fraction(size) for suffix, size in
 
 
 def multiply(quantity: str, count: int) -> str:
-    """Returns ``count`` times a quantity, in the API server's canonical form: 3 x ``500m`` is ``1500m``, 2 x ``512Mi``
-    is ``1Gi``. Raises ValueError with the expected form."""
+    """Return ``count`` times a quantity in the API server's canonical form: 3 x ``500m`` is ``1500m``, and 2 x
+    ``512Mi`` is ``1Gi``. Raise ValueError, with the expected form, for an invalid quantity."""
     single, suffix = _parsed(quantity)
     value = single * count
     if suffix in BINARY and value >= 1024:
@@ -24,12 +24,13 @@ def multiply(quantity: str, count: int) -> str:
 
 
 def amount(quantity: str) -> Fraction:
-    """Returns the value of a quantity: 1/2 for ``500m``, 1024 for ``1Ki``. Raises ValueError, as ``multiply`` does."""
+    """Return the value of a quantity: 1/2 for ``500m``, 1024 for ``1Ki``. Raise ValueError, with the expected form, for
+    an invalid quantity."""
     return _parsed(quantity)[0]
 
 
 def _parsed(quantity: str) -> tuple[Fraction, str]:
-    """Returns the value and the suffix."""
+    """Return the value and the suffix of a quantity. Raise ValueError if it is invalid."""
     matched = FORM.fullmatch(quantity)
     if not matched or len(quantity) > 64:
         raise ValueError(f"{quantity[:64]!r} is not a quantity such as 2, 500m or 24Gi")
@@ -45,8 +46,8 @@ def _exponent(text: str) -> int:
 
 
 def _decimal(value: Fraction) -> str:
-    """Formats a value with the largest unit that gives a whole number. Values finer than a billionth are rounded up, as
-    in Kubernetes."""
+    """Format a value with the largest decimal unit that gives a whole number. As in Kubernetes, a fraction of a
+    billionth is rounded up."""
     if value.denominator == 1:
         return _in_units(int(value), DECIMAL)
     for suffix in ("m", "u"):

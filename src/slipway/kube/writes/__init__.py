@@ -1,1 +1,1 @@
-"""Writes: an owner's children, a status, Events."""
+"""Writers of an owner's children, of a status and of Events."""

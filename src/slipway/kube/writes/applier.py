@@ -1,4 +1,4 @@
-"""Applier: creates, changes and deletes an owner's children according to a plan, with server-side apply.
+"""The applier, which creates, changes and deletes an owner's children according to a plan, with server-side apply.
 
 It sends only changes, never takes over an object that belongs to another owner, and always deletes with preconditions.
 :class:`Applied` reports each child that the API server rejects; the others are still applied.
@@ -50,26 +50,26 @@ from slipway.kube.writes.write_only import WriteOnlyObjects
 log = logging.getLogger(__name__)
 
 APPLIED_FIRST = frozenset({SERVICE_ACCOUNT, ROLE})
-"""Kinds that other children need first: pods refer to a ServiceAccount, a RoleBinding to a Role."""
+"""Kinds that other children need: pods refer to a ServiceAccount, and a RoleBinding refers to a Role."""
 
 
 class _LastWrite(NamedTuple):
-    """The last write of one child."""
+    """The last write of one child by this process, or by the previous process if the child's mark shows it."""
 
     uid: str
     desired: bytes
-    """Digest of the object that was sent."""
+    """Digest of the object that was sent to the API server."""
     resource_version: str
     observed: bytes
-    """Digest of the same fields as the API server returned them, with its defaults and conversions."""
+    """Digest of the sent fields as the API server returned them, with its defaults and conversions."""
 
 
 class Applier:
-    """Applies children of owners of one kind.
+    """The applier of the children of owners of one kind.
 
-    Guarantees: nothing is written if nothing changed; nothing is created for an owner that is being deleted, unless
-    requested; an object of another controller is neither changed nor deleted; deletions carry the uid and version that
-    the decision was based on. Assumes that the informers select by the ``managed-by`` label and have the index OWNER.
+    It writes nothing if nothing changed, and creates nothing for an owner that is being deleted, unless requested. It
+    neither changes nor deletes an object of another controller. Deletions have the UID and version on which the
+    decision was based as preconditions. The informers must select by the ``managed-by`` label and have the index OWNER.
     """
 
     def __init__(
@@ -87,16 +87,15 @@ class Applier:
         elsewhere: Iterable[Kind] = (),
         mark: str = "",
     ) -> None:
-        """``manager``: the value of the managed-by label. ``shared``: the informers that ``ensure`` reads.
+        """Create an applier.
 
-        ``unlisted``: kinds of children that no informer lists, because such objects may hold other users' private data.
-        Each child is read by name whenever its owner is synced, and ``children`` returns none of them.
-
-        ``elsewhere``: kinds of children that may be in another namespace than their owner, or cluster-scoped.
-
-        ``mark``: the annotation with the digest of the object last sent, so that unchanged objects are not sent again
-        after a restart; empty: no annotation. ``replaceable``: kinds of objects that are deleted and recreated if an
-        immutable field changes.
+        ``manager`` is the value of the managed-by label. ``shared`` are the informers that ``ensure`` reads.
+        ``unlisted`` are kinds of children that no informer lists, because such objects may contain other users' private
+        data. Each such child is read by name whenever its owner is synced, and ``children`` returns none of them.
+        ``elsewhere`` are kinds of children that may be in another namespace than their owner, or cluster-scoped.
+        ``mark`` is the annotation with the digest of the object last sent, so that unchanged objects are not sent again
+        after a restart; empty means no annotation. ``replaceable`` are kinds of objects that are deleted and recreated
+        if an immutable field changes.
         """
         self._client = client
         self._owner_kind = owner_kind
@@ -116,7 +115,7 @@ class Applier:
             informer.add_handler(partial(self._forget, kind))
 
     def children(self, owner: Object) -> dict[tuple[Kind, Key], Object]:
-        """Returns the owner's children in the stores. See :func:`children_of`."""
+        """Return the owner's children in the stores, by kind and key. See :func:`children_of`."""
         return {(kind, key(child)): child for kind, child in self._owned(owner)}
 
     async def sync(
@@ -127,14 +126,16 @@ class Applier:
         absent: Iterable[tuple[Kind, Key]] = (),
         finishing: bool = False,
     ) -> Applied:
-        """Creates, changes and deletes objects until the owner's children are ``children``, given without owner
-        reference.
+        """Create, change and delete objects until the owner's children are ``children``, which have no owner reference
+        yet.
 
-        ``absent``: children to delete, of kinds that no informer lists. ``finishing``: also sync an owner that is being
-        deleted. Its children are then deleted in the foreground, so each stays visible until its dependents are gone.
+        ``absent`` are children to delete, of kinds that no informer lists. With ``finishing``, an owner that is being
+        deleted is also synced. Its children are then deleted in the foreground, so each stays visible until its
+        dependents are gone.
+
         Other objects are created only once ServiceAccounts and Roles are ours: pods would otherwise run with the
-        permissions of another account, and the API server rejects a RoleBinding without its Role. Raises only
-        programming errors; Applied holds the API server's errors.
+        permissions of another account, and the API server rejects a RoleBinding without its Role. The result contains
+        the API server's errors; only programming errors are raised.
         """
         if deleting(owner) and not finishing:
             return Applied()
@@ -154,16 +155,19 @@ class Applier:
         return summarize([*outcomes, *await run_all(steps)], [*first, *others])
 
     async def discard(self, objects: Iterable[tuple[Kind, Key]]) -> Applied:
-        """Deletes objects with our label that belong to other owners, such as the PVCs of a deleted model."""
+        """Delete objects that have our label but belong to other owners, such as the PVCs of a deleted model."""
         stored = ((kind, self._shared[kind].store.get(name)) for kind, name in objects)
         going = [(kind, one) for kind, one in stored if one and not deleting(one)]
         ours = [(kind, one) for kind, one in going if labels(one).get(MANAGED_BY) == self._manager]
         return summarize(await run_all([self._delete_exactly(kind, one) for kind, one in ours]), ())
 
     async def collect(self, owner: Key, owner_uid: str) -> None:
-        """Deletes children in other namespaces whose owner of this name is gone; the garbage collector does not.
-        ``owner_uid``: uid of the owner in the cache; empty: not cached. Because the cache may lack an existing owner,
-        the API server is queried first."""
+        """Delete children in other namespaces whose owner of this name is gone. Kubernetes' garbage collector does not
+        delete them.
+
+        ``owner_uid`` is the UID of the owner in the cache, or empty if it is not cached. The cache may lack an existing
+        owner, so the API server is queried first.
+        """
         strays = [
             (kind, child)
             for kind in self._elsewhere
@@ -187,12 +191,12 @@ class Applier:
                     await self._delete_exactly(kind, child)
 
     async def _delete_exactly(self, kind: Kind, obj: Object) -> None:
-        """Deletes an object if it still has the cached version."""
+        """Delete an object if it still has the cached version. An object that no longer exists is ignored."""
         with suppress(NotFoundError):
             await self._client.delete(kind, key(obj), uid=uid(obj), resource_version=resource_version(obj))
 
     async def ensure(self, owner: Object, objects: Sequence[Object]) -> Applied:
-        """Creates missing objects, without an owner. Existing ones are left unchanged."""
+        """Create missing objects, without an owner reference. Existing objects stay unchanged."""
         desired = {(self._builder.kind_of(obj), key(obj)): obj for obj in objects}
         missing = [
             self._builder.build_shared(obj)
@@ -257,7 +261,7 @@ class Applier:
         self._last_writes[kind, name] = _LastWrite(uid(answer), intent.desired, resource_version(answer), observed)
 
     async def _apply_unlisted(self, owner: Object, intent: Intent) -> None:
-        """Applies a child of a kind that no informer lists. The object's own mark shows what was sent last."""
+        """Apply a child of a kind that no informer lists. The object's own mark shows the object last sent."""
         kind, name = intent.kind, intent.name
         live = await self._get(kind, name, cached=False)
         if live is not None:
@@ -282,7 +286,8 @@ class Applier:
                 await self._client.delete(kind, name, uid=uid(live), resource_version=resource_version(live))
 
     async def _send(self, owner: Object, intent: Intent, live: Object | None) -> Object:
-        """Applies a child, and returns it as the API server stores it."""
+        """Apply a child and return it as the API server stores it. Raise RefusedError if the API server rejects it, and
+        NameTakenError if it must be recreated."""
         kind, name = intent.kind, intent.name
         try:
             return await self._client.apply(kind, intent.object, field_manager=self._field_manager)
@@ -308,7 +313,8 @@ class Applier:
             return None
 
     def _unchanged(self, intent: Intent, stored: Object) -> bool:
-        """Whether the store still shows the result of the last write of the same intent, ignoring other fields."""
+        """Whether the store still contains the result of the last write of the same intent. Fields that the intent does
+        not set are ignored."""
         child = intent.kind, intent.name
         last = self._last_writes.get(child) or self._predecessor_write(intent, stored)
         if last is None or last.uid != uid(stored) or last.desired != intent.desired or deleting(stored):
@@ -321,7 +327,8 @@ class Applier:
         return True
 
     def _predecessor_write(self, intent: Intent, stored: Object) -> _LastWrite | None:
-        """Returns the previous process's write if the mark shows that it was this intent, unchanged since."""
+        """Return the previous process's last write of this intent, or None unless the mark shows that the object is
+        unchanged since."""
         if not self._builder.matches_mark(stored, intent):
             return None
         observed = digest(projection(intent.object, stored))
@@ -331,11 +338,11 @@ class Applier:
         return write
 
     def _refuse_foreign(self, owner: Object, kind: Kind, live: Object) -> None:
-        """Raises if the object is not ours: it has another controller, or neither a controller nor our label.
+        """Raise if the object is not ours: it has another controller, or neither a controller nor our label.
 
-        An object with our label but no controller was orphaned when its owner was deleted, and is adopted again. An
-        object of an owner with the same name but another uid belongs to that owner's predecessor, and is soon garbage
-        collected.
+        Raise NameTakenError for an object whose owner has the same name but another UID. Such an object belongs to the
+        owner's predecessor and is soon garbage collected. An object with our label but no controller was orphaned when
+        its owner was deleted, so it is adopted again. Raise RefusedError for every other object.
         """
         controller = controller_owner(live)
         if controller is not None and controller.uid == uid(owner):
@@ -350,7 +357,7 @@ class Applier:
         raise RefusedError(Failure(kind.kind, name, NAME_TAKEN, message))
 
     def _is_namesake(self, controller: OwnerReference, owner: Object) -> bool:
-        """Whether a reference names an owner of this kind and name, with any uid."""
+        """Whether a reference names an owner of this kind and name, with any UID."""
         named = (controller.api_version.rpartition("/")[0], controller.kind, controller.name)
         elsewhere = controller.namespace not in ("", key(owner).namespace)
         return named == (self._owner_kind.group, self._owner_kind.kind, key(owner).name) and not elsewhere

@@ -1,8 +1,8 @@
-"""Recorder: Kubernetes Events about objects, for ``kubectl describe``.
+"""A recorder of Kubernetes Events about objects, for ``kubectl describe``.
 
 There is one Event for each (object, type, reason, message), with a count of its occurrences. Recording never waits and
 never fails: events are written in the background. Namespaces take turns. If too many events are pending, the namespace
-with the most loses its oldest, so it cannot displace events of others.
+with the most events loses its oldest, so no namespace can displace the events of others.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ from slipway.kube.schemas.conditions import timestamp
 log = logging.getLogger(__name__)
 
 MESSAGE_BYTES = 1024
-"""The API server rejects longer messages."""
+"""Maximum length of a message in bytes. The API server rejects longer messages."""
 FAULT_REASON = "InvalidObject"
 _NAME_LENGTH = 230
-"""How much of an object's name the names of its Events may contain, in characters."""
+"""Number of characters of an object's name that the name of an Event may contain."""
 _WAITING = 1000
 _REMEMBERED = 4000
 _PAUSE_SECONDS = 1.0
 
 
 class _Occurrence(msgspec.Struct):
-    """An event to write, and how often it has occurred since."""
+    """An event to write, and the number of times that it has occurred since the last write."""
 
     event: Object
     times: int = 1
 
     @property
     def namespace(self) -> str:
-        """The object's namespace; empty for a cluster-scoped object, whose Events are in the namespace ``default``."""
+        """The object's namespace. The value is empty for a cluster-scoped object, whose Events are in the namespace
+        ``default``."""
         namespace: str = self.event["involvedObject"]["namespace"]
         return namespace
 
 
 class _Queue:
-    """Pending events, separated by namespace."""
+    """Pending events by namespace."""
 
     def __init__(self) -> None:
         self._namespaces: OrderedDict[str, OrderedDict[Key, _Occurrence]] = OrderedDict()
-        """Starts with the namespace whose turn is next."""
+        """Pending events of each namespace. The first namespace has the next turn."""
         self._length = 0
 
     def __len__(self) -> int:
@@ -62,12 +63,12 @@ class _Queue:
         return (happened for events in self._namespaces.values() for happened in events.values())
 
     def find(self, happened: _Occurrence) -> _Occurrence | None:
-        """Returns the same event if it is pending."""
+        """Return the pending event with the same name, or None if it is not pending."""
         events = self._namespaces.get(happened.namespace)
         return events.get(key(happened.event)) if events else None
 
     def put(self, happened: _Occurrence, *, first: bool = False) -> None:
-        """Adds an event behind the others of its namespace, or in front of them."""
+        """Add an event after the other events of its namespace, or before them if ``first`` is true."""
         events = self._namespaces.setdefault(happened.namespace, OrderedDict())
         events[key(happened.event)] = happened
         if first:
@@ -75,11 +76,11 @@ class _Queue:
         self._length += 1
 
     def take(self) -> _Occurrence:
-        """Removes the oldest event of the namespace whose turn it is."""
+        """Remove and return the oldest event of the namespace whose turn it is."""
         return self._remove(next(iter(self._namespaces)))
 
     def drop(self) -> None:
-        """Removes the oldest event of the namespace with the most events."""
+        """Remove the oldest event of the namespace with the most events."""
         self._remove(max(self._namespaces, key=lambda name: len(self._namespaces[name])))
 
     def _remove(self, namespace: str) -> _Occurrence:
@@ -93,10 +94,10 @@ class _Queue:
 
 
 class Recorder:
-    """Collects events and writes them while ``run`` runs. Memory is always bounded."""
+    """A recorder that collects events and writes them while :meth:`run` runs. Its memory is always bounded."""
 
     def __init__(self, client: Client, component: str, *, metrics: Metrics) -> None:
-        """``component`` is shown as the source of the events."""
+        """Create a recorder. ``component`` is the source that its Events show."""
         self._client = client
         self._component = component
         self._metrics = metrics
@@ -105,7 +106,8 @@ class Recorder:
         self._ready = asyncio.Event()
 
     def record(self, kind: Kind, obj: Object, type_: str, reason: str, message: str) -> None:
-        """Records an event about ``obj``; ``type_`` is ``Normal`` or ``Warning``. Call it only on changes."""
+        """Record an event about ``obj``. ``type_`` is ``Normal`` or ``Warning``. Call this only when something changes,
+        because every call counts as an occurrence."""
         happened = _Occurrence(self._event(kind, obj, type_, reason, _cut(message)))
         if (waiting := self._waiting.find(happened)) is not None:
             waiting.times += 1
@@ -117,11 +119,12 @@ class Recorder:
         self._ready.set()
 
     def record_fault(self, kind: Kind, obj: Object, message: str) -> None:
-        """Records an Event about an object that cannot be processed; for :meth:`Informer.on_fault`."""
+        """Record an Event about an object that cannot be processed. Use this method as a listener for
+        :meth:`Informer.on_fault`."""
         self.record(kind, obj, "Warning", FAULT_REASON, message)
 
     async def run(self) -> None:
-        """Writes events until cancelled."""
+        """Write events until the task is cancelled."""
         while True:
             while not self._waiting:
                 self._ready.clear()
@@ -196,7 +199,8 @@ class Recorder:
 
 
 def _start(name: str) -> str:
-    """Returns the part of an object's name with which an Event's name may begin: it must not end with a dash or dot."""
+    """Return the part of an object's name with which the name of an Event begins. This part must not end with a dash or
+    dot."""
     return name[:_NAME_LENGTH].rstrip("-.")
 
 

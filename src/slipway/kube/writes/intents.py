@@ -1,4 +1,5 @@
-"""Intents: children in the form in which they are sent, with the label, owner and digest that Slipway adds. Pure."""
+"""Intents: children in the form that the API server receives, with the label, owner and digest that Slipway adds. All
+functions are pure."""
 
 from __future__ import annotations
 
@@ -11,23 +12,26 @@ from slipway.kube.writes.owners import OWNER_ELSEWHERE, owner_text
 
 
 class Intent(NamedTuple):
-    """One object in the form in which it is sent."""
+    """One object in the form that the API server receives."""
 
     kind: Kind
     name: Key
     object: Object
     desired: bytes
-    """Digest of the object, without its own annotation."""
+    """Digest of the object, without the annotation that contains the digest."""
 
 
 class IntentBuilder:
-    """Builds intents for the children of one kind of owner, and for shared objects without an owner."""
+    """A builder of intents for the children of one kind of owner, and for shared objects without an owner."""
 
     def __init__(
         self, owner_kind: Kind, kinds: Iterable[Kind], *, manager: str, elsewhere: frozenset[Kind], mark: str
     ) -> None:
-        """``manager``: the value of the managed-by label. ``elsewhere``: kinds of children that may be in other
-        namespaces than their owner. ``mark``: the annotation that holds the digest; empty: there is none."""
+        """Create a builder.
+
+        ``manager`` is the value of the managed-by label. ``elsewhere`` are kinds of children that may be in other
+        namespaces than their owner. ``mark`` is the annotation with the digest; empty means no annotation.
+        """
         self._owner_kind, self._manager, self._elsewhere, self._mark = owner_kind, manager, elsewhere, mark
         self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
 
@@ -35,18 +39,21 @@ class IntentBuilder:
         return self._kinds[child["apiVersion"], child["kind"]]
 
     def build(self, owner: Object, child: Object) -> Intent:
-        """Returns the intent of a child with its owner and its digest. Raises ValueError: see :meth:`add_owner`."""
+        """Return the intent of a child with its owner and its digest. Raise ValueError as :meth:`add_owner` does."""
         child = self.add_owner(owner, child)
         desired = digest(child)
         return Intent(self.kind_of(child), key(child), self._add_mark(child, desired), desired)
 
     def build_shared(self, obj: Object) -> Intent:
-        """Returns the intent of an object without owner."""
+        """Return the intent of an object without an owner."""
         return Intent(self.kind_of(obj), key(obj), self._add_label(obj), digest(obj))
 
     def add_owner(self, owner: Object, child: Object) -> Object:
-        """Returns a copy with the label and the owner. Raises ValueError if the child is in another namespace than its
-        owner, where the garbage collector would delete it, unless its kind is in ``elsewhere``."""
+        """Return a copy of the child with our label and the owner.
+
+        Raise ValueError if the child is in another namespace than its owner, where the garbage collector would delete
+        it, unless its kind is in ``elsewhere``.
+        """
         child = self._add_label(child)
         if key(owner).namespace not in ("", key(child).namespace):
             if self.kind_of(child) not in self._elsewhere:
@@ -58,7 +65,8 @@ class IntentBuilder:
         return child
 
     def matches_mark(self, obj: Object, intent: Intent) -> bool:
-        """Whether the object's annotation holds the digest of the intent and the object is unchanged since."""
+        """Whether the object's annotation contains the digest of the intent and the object has not changed since it was
+        sent."""
         mark = annotations_of(obj).get(self._mark)
         return bool(self._mark) and mark == intent.desired.hex() and includes(obj, intent.object)
 

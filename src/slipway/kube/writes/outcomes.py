@@ -1,4 +1,4 @@
-"""Outcomes: the results of applying an owner's children, and the exceptions of the applier's steps."""
+"""Results of applying an owner's children, and the exceptions of the applier's steps."""
 
 from __future__ import annotations
 
@@ -14,34 +14,36 @@ from slipway.kube.writes.intents import Intent
 NAME_TAKEN = "NameTaken"
 MISSING_KIND = "MissingKind"
 REFUSED_SECONDS = 60.0
-"""How long to wait before a rejected intent is sent again."""
+"""Seconds before a rejected intent is sent again."""
 _TAKEN_SECONDS = 30.0
 _MISSING_SECONDS = 10.0
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A child that cannot be applied until a person or program changes something."""
+    """A child that cannot be applied until a person or a program changes something."""
 
     kind: str
     name: str
     reason: str
-    """``NameTaken``, ``MissingKind``, or the API server's reason: ``Invalid``, ``Forbidden``, ``NotFound`` ..."""
+    """``NameTaken``, ``MissingKind``, or the API server's reason, such as ``Invalid``, ``Forbidden`` or
+    ``NotFound``."""
     message: str
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The results of applying the children."""
+    """The results of applying an owner's children."""
 
     failures: tuple[Failure, ...] = ()
     waiting: tuple[str, ...] = ()
-    """Children (``kind name``) to create once the old object with their name is gone; its deletion requeues the
-    owner."""
+    """Children (``kind name``) to create once the old object with their name is gone. The deletion of the old object
+    requeues the owner."""
     errors: tuple[ApiError, ...] = ()
-    """Transient errors: conflicts, overload, timeouts."""
+    """Transient errors, such as conflicts, overload and timeouts."""
     waited: bool = False
     """Whether the applier waited, so that the stores may have changed."""
     again_after: float | None = None
-    """Seconds until something must be written again even without a change."""
+    """Seconds until an object must be written again even if nothing changes. The value is None if there is no such
+    object."""
 
     def __add__(self, other: Applied) -> Applied:
         return Applied(
@@ -54,19 +56,21 @@ class Applied(msgspec.Struct, frozen=True):
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds until a failure is retried or something must be written again; None: never."""
+        """Seconds until a failure is retried or an object must be written again. The value is None if neither is
+        necessary."""
         waits = {NAME_TAKEN: _TAKEN_SECONDS, MISSING_KIND: _MISSING_SECONDS}
         retries = [waits.get(failure.reason, REFUSED_SECONDS) for failure in self.failures]
         return min([*retries, *([] if self.again_after is None else [self.again_after])], default=None)
 
     def raise_transient(self) -> None:
-        """Raises the transient error with the longest retry-after, so that the owner backs off."""
+        """Raise the transient error with the longest retry-after, so that the owner backs off. Do nothing if there is
+        none."""
         if self.errors:
             raise max(self.errors, key=lambda error: error.retry_after or 0.0)
 
 
 class RefusedError(Exception):
-    """A child that the API server rejected, or that must not be written."""
+    """The API server rejected a child, or the child must not be written."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -74,16 +78,17 @@ class RefusedError(Exception):
 
 
 class NameTakenError(Exception):
-    """The old object with the child's name must be deleted first."""
+    """An old object with the child's name must be deleted first."""
 
 
 async def run_all(steps: Sequence[Coroutine[Any, Any, None]]) -> list[BaseException | None]:
-    """Runs the steps concurrently. Returns what each raised."""
+    """Run the steps concurrently. Return the exception that each step raised, or None, in the order of the steps."""
     return await asyncio.gather(*steps, return_exceptions=True) if steps else []
 
 
 def summarize(outcomes: Sequence[BaseException | None], intents: Sequence[Intent]) -> Applied:
-    """Sorts the exceptions of the steps. The first outcomes are those of ``intents``, in its order."""
+    """Return the exceptions of the steps as a result. The first outcomes are those of ``intents``, in the same order.
+    Raise unexpected exceptions."""
     failures: list[Failure] = []
     waiting: list[str] = []
     errors: list[ApiError] = []

@@ -1,9 +1,10 @@
-"""Owners: how the stores find an owner's children, including children in another namespace or without one. Pure.
+"""Index functions that find an owner's children in the stores, including children in other namespaces. All functions
+are pure.
 
-Kubernetes does not allow owner references across namespaces; its garbage collector deletes objects that have one. So an
-annotation of the child names its owner. It is trusted only in namespaces where only the operator can write. The
-informer adds the owner reference to its copy of the object, with the owner's namespace, a field that the API server
-would drop.
+Kubernetes does not allow owner references across namespaces; its garbage collector deletes objects that have one.
+Therefore an annotation of such a child names its owner. The annotation is trusted only in namespaces in which only the
+operator can write. The informer adds the owner reference to its copy of the object, with the owner's namespace, a field
+that the API server would drop.
 """
 
 from __future__ import annotations
@@ -13,39 +14,40 @@ from collections.abc import Iterable
 from slipway.kube.objects import Kind, Object, annotations_of, controller_owner, key, uid
 
 OWNER = "owner"
-"""Name of the index that finds an owner's objects in the informers of children."""
+"""Name of the index of children by owner."""
 OWNER_ELSEWHERE = "slipway.inference/owner"
-"""Annotation of a child: API version, kind, namespace/name and uid of its owner."""
+"""Annotation of a child with the API version, kind, namespace/name and UID of its owner, separated by spaces."""
 ORIGIN = "origin"
-"""Index of children in other namespaces: kind and name of the owner."""
+"""Name of the index of children in other namespaces by their owner's group, kind, namespace and name."""
 
 
 def by_owner(obj: Object) -> Iterable[str]:
-    """Index function for :data:`OWNER`: the uid of the object's controller, with and without its namespace.
+    """Return the index values for :data:`OWNER`: the UID of the object's controller, with and without its namespace.
 
-    A uid is arbitrary text from its author, slashes included. A namespace has no slash, so values of two namespaces
-    never collide.
+    A UID is arbitrary text from its author and may contain slashes. A namespace has no slash, so the values of two
+    namespaces never collide.
     """
     owner = controller_owner(obj)
     return (f"{owner.namespace}/{owner.uid}", f"/{owner.uid}") if owner else ()
 
 
 def children_of(owner: Object) -> str:
-    """Returns the value under which :data:`OWNER` lists the owner's children: objects of its own namespace.
+    """Return the index value for :data:`OWNER` of the owner's children in its own namespace.
 
-    An object in another namespace that names the owner's uid is not a child, unless that namespace is the operator's.
-    An owner without a namespace may have children in any.
+    An object in another namespace that names the owner's UID is not a child, unless that namespace is the operator's.
+    An owner without a namespace may have children in any namespace.
     """
     return f"{key(owner).namespace}/{uid(owner)}"
 
 
 def owner_text(owner_kind: Kind, owner: Object) -> str:
-    """Returns the value of :data:`OWNER_ELSEWHERE`."""
+    """Return the value of the annotation :data:`OWNER_ELSEWHERE` for children of ``owner``."""
     return f"{owner_kind.api_version} {owner_kind.kind} {key(owner)} {uid(owner)}"
 
 
 def with_owner(child: Object) -> Object:
-    """Returns the child with the owner reference from its annotation, unless it has another controller."""
+    """Return the child with the owner reference from its annotation, unless the annotation is missing or the child has
+    another controller."""
     words = annotations_of(child).get(OWNER_ELSEWHERE, "").split(" ")
     if len(words) != 4 or controller_owner(child) is not None:
         return child
@@ -57,7 +59,7 @@ def with_owner(child: Object) -> Object:
 
 
 def by_origin(child: Object) -> Iterable[str]:
-    """Index function for :data:`ORIGIN`; expects the result of :func:`with_owner`."""
+    """Yield the index value for :data:`ORIGIN`. ``child`` must be a result of :func:`with_owner`."""
     for reference in child["metadata"].get("ownerReferences") or ():
         if reference.get("controller") and "namespace" in reference:
             group = reference["apiVersion"].rpartition("/")[0]
@@ -65,7 +67,7 @@ def by_origin(child: Object) -> Iterable[str]:
 
 
 def origin_of(owner_kind: Kind, place: object) -> str:
-    """Returns the value under which :data:`ORIGIN` lists the children of an owner. ``place``: its namespace and
+    """Return the index value for :data:`ORIGIN` of the children of an owner. ``place`` is the owner's namespace and
     name."""
     return _origin(owner_kind.group, owner_kind.kind, str(place))
 

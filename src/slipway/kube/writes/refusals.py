@@ -1,5 +1,5 @@
-"""Refusals: intents that the API server rejected. They are not sent again for a while; otherwise every event would
-resend them."""
+"""Intents that the API server rejected. They are not sent again for a while; otherwise every event would resend
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slipway.kube.writes.outcomes import MISSING_KIND, NAME_TAKEN, REFUSED_SECON
 
 
 class _Refusal(NamedTuple):
-    """An intent that the API server rejected, and the time until which it is not sent again."""
+    """An intent that the API server rejected, and the monotonic time until which it is not sent again."""
 
     desired: bytes
     failure: Failure
@@ -22,13 +22,13 @@ class _Refusal(NamedTuple):
 
 
 class Refusals:
-    """The rejected intents of one applier."""
+    """The intents of one applier that the API server rejected."""
 
     def __init__(self) -> None:
         self._refusals: dict[tuple[Kind, Key], _Refusal] = {}
 
     def record(self, intent: Intent, error: ApiError) -> RefusedError:
-        """Remembers the rejection. Returns the error to raise."""
+        """Record the API server's rejection of an intent. Return the error to raise."""
         kind, name = intent.kind, intent.name
         failure = Failure(kind.kind, name.name, error.reason, error.message)
         now = time.monotonic()
@@ -38,7 +38,8 @@ class Refusals:
         return RefusedError(failure)
 
     def raise_recent(self, intent: Intent) -> None:
-        """Raises RefusedError again if the API server recently rejected the same intent."""
+        """Raise RefusedError if the API server recently rejected the same intent. Otherwise forget any older
+        rejection."""
         child = intent.kind, intent.name
         refusal = self._refusals.pop(child, None)
         if refusal is not None and refusal.desired == intent.desired and time.monotonic() < refusal.until:
@@ -56,7 +57,7 @@ def name_taken(intent: Intent) -> RefusedError:
 
 
 def require_kind(informer: Informer, name: Key) -> None:
-    """Raises RefusedError if the cluster lacks an optional kind, because every request would fail with a 404."""
+    """Raise RefusedError if the cluster lacks an optional kind, because every request would fail with a 404."""
     if informer.missing and informer.optional:
         kind = informer.kind
         text = f"The cluster has no {kind.plural} of {kind.api_version}; install {informer.optional}"

@@ -1,4 +1,5 @@
-"""StatusWriter: replaces an object's status if it differs and the object has not changed since it was evaluated."""
+"""A writer that replaces an object's status if it differs and the object has not changed since the status was
+computed."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from slipway.kube.objects import Object, key, resource_version, uid
 
 
 class StatusWriter:
-    """Writes ``/status`` of one kind.
+    """A writer of the ``/status`` subresource of one kind.
 
-    The patch carries the resourceVersion of the object from which the status was computed, so the server rejects it
-    with 409 if the object has changed since. Fields unknown to the CRD are not sent repeatedly.
+    The patch contains the resourceVersion of the object from which the status was computed, so the server rejects it
+    with a 409 if the object has changed since. Fields that the CRD does not declare are not sent repeatedly.
     """
 
     def __init__(self, client: Client, informer: Informer, expectations: Expectations, *, field_manager: str) -> None:
@@ -23,13 +24,14 @@ class StatusWriter:
         self._expectations = expectations
         self._field_manager = field_manager
         self._written: dict[str, tuple[Object, Object]] = {}
-        """uid -> the status last sent, and the server's version of it."""
+        """Map of an object's UID to the status last sent, and the status that the API server returned."""
         informer.add_handler(self._forget)
 
     async def write(self, resource: Object, status: Object) -> bool:
-        """Writes the status. Returns whether it differed. Raises ConflictError if ``resource`` is old: reconcile again.
+        """Write the status if it differs. Return whether it was written.
 
-        A resource that no longer exists needs no status.
+        Raise ConflictError if ``resource`` is old; the caller must then reconcile again. If the resource no longer
+        exists, return False.
         """
         current = resource.get("status") or {}
         if current == status or self._written.get(uid(resource)) == (status, current):

@@ -1,5 +1,4 @@
-"""Write-only children: Secrets that are written and never read, because the permission to list Secrets exposes all of
-them.
+"""Secrets that are written and never read, because the permission to list Secrets exposes all of them.
 
 No event reports that such an object was deleted or changed, so it is written again at intervals.
 """
@@ -20,35 +19,38 @@ from slipway.kube.writes.outcomes import Applied, run_all, summarize
 from slipway.kube.writes.refusals import Refusals, is_immutable, name_taken
 
 REWRITE_SECONDS = 300.0
-"""Interval after which an object is written again."""
+"""Seconds after which an object is written again."""
 REWRITES_PER_SECOND = 5.0
-"""Maximum rate at which objects are written again: with many owners, each one waits longer."""
+"""Maximum rate at which objects are written again. With many owners, the interval is longer."""
 _KINDS = {(SECRET.api_version, SECRET.kind): SECRET}
 OF_STRANGER, OF_VANISHED_OWNER = "was made by someone else", "is of an owner that is gone"
-"""Messages with which the admission policy of the role ``controller`` refuses to replace a write-only object."""
+"""Messages with which the admission policy of the role ``controller`` refuses to replace a write-only object. One is
+for an object of another owner, and one for an object whose owner is gone."""
 
 
 class _Write(NamedTuple):
     """The last write of an object."""
 
     desired: bytes
-    """Digest of the object."""
+    """Digest of the object that was written."""
     at: float
-    """Monotonic time in seconds."""
+    """Monotonic time of the write in seconds."""
 
 
 class WriteOnlyObjects:
-    """Writes the write-only children of owners of one kind."""
+    """A writer of the write-only children of owners of one kind."""
 
     def __init__(self, client: Client, builder: IntentBuilder, refusals: Refusals, *, field_manager: str) -> None:
         self._client, self._builder, self._refusals, self._field_manager = client, builder, refusals, field_manager
         self._writes: dict[str, dict[tuple[Kind, Key], _Write]] = {}
-        """Owner uid -> child -> its last write."""
+        """Map of an owner's UID to the last write of each of its children."""
 
     async def apply(self, owner: Object, objects: Sequence[Object]) -> Applied:
-        """Writes each object when it changes, and again after :data:`REWRITE_SECONDS` or more. Call it again after
-        :meth:`due_after` seconds. An existing object of another owner is left unchanged. The garbage collector deletes
-        the objects."""
+        """Write each object when it changes, and again after :data:`REWRITE_SECONDS` or more.
+
+        Call this again after :meth:`due_after` seconds. An existing object of another owner stays unchanged and is
+        reported as a failure. The garbage collector deletes the objects together with their owner.
+        """
         now, interval = time.monotonic(), self._interval(uid(owner))
         previous = self._writes.pop(uid(owner), {})
         self._drop_vanished()
@@ -74,18 +76,19 @@ class WriteOnlyObjects:
         return summarize(outcomes, changed)
 
     def due_after(self, owner: Object) -> float | None:
-        """Seconds until the objects of the last :meth:`apply` must be written again; None: there are none."""
+        """Return the seconds until the objects of the last :meth:`apply` must be written again, or None if there are
+        none."""
         times = [write.at for write in self._writes.get(uid(owner), {}).values()]
         return max(min(times) + self._interval(uid(owner)) - time.monotonic(), 0.0) if times else None
 
     def _interval(self, owner: str) -> float:
-        """Returns the seconds between two writes of the same content. Owners differ by up to a quarter, because after a
-        restart all are written at once."""
+        """Return the seconds between two writes of the same content. The interval differs by up to a quarter between
+        owners, because all objects are written at the same time after a restart."""
         interval = max(REWRITE_SECONDS, len(self._writes) / REWRITES_PER_SECOND)
         return interval * (1 + zlib.crc32(owner.encode()) / 2**34)
 
     def _drop_vanished(self) -> None:
-        """Forgets owners whose objects were not rewritten in time because the owners are gone. The owners are in the
+        """Forget owners whose objects were not rewritten in time, because the owners are gone. The owners are in the
         order of their last reconciliation."""
         oldest = time.monotonic() - 2 * max(REWRITE_SECONDS, len(self._writes) / REWRITES_PER_SECOND)
         while self._writes:
@@ -95,7 +98,8 @@ class WriteOnlyObjects:
             del self._writes[owner]
 
     async def _write(self, intent: Intent, *, exists: bool) -> None:
-        """``exists``: whether the object existed when it was last written."""
+        """Create the object, or replace it if it exists. ``exists`` is whether this process has written the object
+        before."""
         self._refusals.raise_recent(intent)
         try:
             if exists and await self._replace(intent):
@@ -108,10 +112,10 @@ class WriteOnlyObjects:
             raise self._refusals.record(intent, error) from error
 
     async def _replace(self, intent: Intent) -> bool:
-        """Replaces the object with the child's name if it belongs to the same owner, which the API server's policy
-        checks. Returns False if there is no object.
+        """Replace the object with the child's name if it belongs to the same owner, which the API server's policy
+        checks. Return False if it does not exist.
 
-        A patch would also work, but the response to an invalid one shows the whole object.
+        A patch would also work, but the error response to an invalid patch contains the whole object.
         """
         kind, name = intent.kind, intent.name
         try:

@@ -1,1 +1,2 @@
-"""Parts of pods, without knowledge of models: variables, volumes, permissions, and why a pod is not ready. Pure."""
+"""Parts of pods that do not depend on models: variables, volumes and permissions, and the reasons why a pod is not
+ready. All functions are pure."""

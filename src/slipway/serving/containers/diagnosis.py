@@ -1,7 +1,8 @@
-"""Diagnosis: explains why a workload is not ready, so that a person can act. Pure.
+"""Explanations, with a fix, of why a workload is not ready. All functions are pure.
 
-Reads what Kubernetes reports about the Deployment and its pods: scheduling, image pulls, exits, restarts, probes. The
-pod's status contains the last log lines (``terminationMessagePolicy``), which the engine interprets.
+This module reads what Kubernetes reports about the Deployment and its pods: scheduling, image pulls, exits, restarts
+and probes. The pod status contains the last log lines (``terminationMessagePolicy``), which the engine's code
+interprets.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from slipway.kube.values.times import unix_time
 from slipway.serving.containers.drain import FAILED_SECONDS
 
 Explain = Callable[[str], "Failure | None"]
-"""Explains an engine's last log lines; returns None if nothing in them helps."""
+"""A function that returns the failure that an engine's last log lines show, or None if no line helps."""
 
 TEMPLATE = "slipway.inference/template"
-"""Annotation of a pod template and its pods: a digest of the template, which distinguishes them from pods of an older
-spec."""
+"""Annotation of a pod template and its pods. The value is a digest of the template, which distinguishes pods of the
+current spec from older pods."""
 LOG_LINES = 8
 LOG_LINE_LENGTH = 300
 PULL_REASONS = frozenset(
@@ -29,31 +30,38 @@ PULL_REASONS = frozenset(
 )
 CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 NOT_SYNCED = re.compile(r"failed to sync (secret|configmap) cache: ")
-"""The message of a busy kubelet that has not yet seen a pod's Secrets and ConfigMaps; it retries automatically."""
+"""Pattern of the message of a busy kubelet that has not yet received a pod's Secrets and ConfigMaps. The kubelet
+retries automatically."""
 RECHECK_SECONDS = 30.0
 REJECTED_GRACE_SECONDS = 5
-"""The API server may reject the first pod because its caches do not show the new ServiceAccount yet."""
+"""Seconds before a rejected pod counts as a failure. The API server may reject the first pod because its caches do not
+contain the new ServiceAccount yet."""
 PATIENCE_RESTARTS = 3
-"""Number of restarts allowed for transient failures; with the kubelet's back-off, about half a minute."""
+"""Number of restarts allowed for transient failures. With the kubelet's back-off, they take about half a minute."""
 STOPPED = frozenset({0, 137, 143})
-"""Exit codes of a container that the kubelet stopped: it obeyed, or was killed by SIGKILL or SIGTERM."""
+"""Exit codes of a container that the kubelet stopped: 0 if it exited on request, and 137 or 143 if SIGKILL or SIGTERM
+killed it."""
 STOP_SECONDS = FAILED_SECONDS + 45
-"""The longest time that the kubelet needs to stop a container after a failed startup probe. A container that ran longer
-than its startup limit plus this had started, and was stopped for another reason."""
+"""The longest time, in seconds, that the kubelet needs to stop a container after a failed startup probe. A container
+that ran longer than its startup limit plus this time had started, so something else stopped it."""
 MISSING_GRACE_SECONDS = 30
-"""Tools that apply a directory or a chart may create a claim after the model."""
+"""Seconds before a missing object counts as a failure. A tool that applies a directory or a chart may create a claim
+after the model."""
 LONGEST_GRACE_SECONDS = 3600
-"""How long a terminating pod is waited for, at most, before it counts as lost."""
+"""Longest termination grace period, in seconds, that the controller honors before a terminating pod counts as lost."""
 LOST_AFTER_SECONDS = 300
-"""How long after its deletion a pod that does not disappear still counts; after that, its node is lost."""
+"""Seconds after the deletion of a pod during which the pod may still use its volumes. After that, its node counts as
+lost."""
 ILLEGAL_INSTRUCTION = 132
 """Exit code of a process that executed an instruction unknown to the CPU."""
 UNTOLD = frozenset({"ContainerStatusUnknown"})
-"""Reasons given if the kubelet only knows that a container ended. They say nothing about the engine."""
+"""Termination reasons that the kubelet reports if it only knows that a container ended. They do not describe the
+engine's failure."""
 
 
 class Missing(NamedTuple):
-    """How Kubernetes reports an object that a pod refers to but that does not exist."""
+    """How Kubernetes reports a missing object that a pod refers to: the message pattern, our reason, and the kind's
+    name."""
 
     pattern: re.Pattern[str]
     reason: str
@@ -67,7 +75,8 @@ RUNTIME_CLASS = Missing(
     "RuntimeClass",
     namespaced=False,
 )
-"""Matches the API server's own message only: a webhook may name objects that are not in the spec."""
+"""The API server's own message for a missing RuntimeClass. Other messages are ignored, because a webhook may name
+objects that are not in the spec."""
 MISSING = (
     Missing(re.compile(r'persistentvolumeclaim "([^"]+)" not found'), "PVCNotFound", "PersistentVolumeClaim"),
     Missing(re.compile(r'secret "([^"]+)" not found'), "SecretNotFound", "Secret"),
@@ -76,50 +85,52 @@ MISSING = (
 )
 NO_NODE_HAS = re.compile(r"^0/(\d+) nodes are available: \1 Insufficient ([\w.-]+/[\w.-]+)\.")
 NOT_HELPFUL = re.compile(r"preemption: 0/(\d+) nodes are available: \1 Preemption is not helpful")
-"""The scheduler's message for resources that no node has, whether in use or not."""
+"""Pattern of the scheduler's message for a resource that no node has, even if the scheduler evicted other pods."""
 NO_NODE = frozenset({"Unschedulable", "ResourceNotFound"})
-"""Reasons of pods that fit no node; adding a node may resolve them."""
+"""Failure reasons of pods that fit no node. A new node may resolve them."""
 WAITING = NO_NODE | {"PVCNotFound"}
-"""Reasons of pods that can be scheduled once something is added to the cluster; requests wait until then."""
+"""Failure reasons that disappear once an object or a node is added to the cluster. Requests wait until then."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A reason (a CamelCase word that is stable across releases) and a message for users."""
+    """A reason why a workload is not ready: a CamelCase word that is stable across releases, and a message for
+    users."""
 
     reason: str
     message: str
     log: str = ""
     """The part of the engine's log that shows the failure, if the engine recognizes it."""
     passing: bool = False
-    """Likely to resolve itself, such as an overloaded hub: it counts as a failure only after several repetitions."""
+    """Whether the failure probably resolves itself, such as an overloaded hub. It counts only after several
+    repetitions."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """``failure`` is None while everything is normal. ``recheck_seconds``: when the diagnosis may change without an
-    event."""
+    """The first failure of a workload, or None while everything is normal, and the seconds after which the result may
+    change without an event, or None."""
 
     failure: Failure | None = None
     recheck_seconds: float | None = None
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Time limits, and the engine's container."""
+    """Time limits for the pods of a workload, and the name of the engine's container."""
 
     startup_seconds: int
     unschedulable_grace_seconds: int
     container: str
-    """Name of the engine's container. Other containers have no startup limit, and the engine cannot interpret their
-    logs."""
+    """Name of the engine's container. Other containers have no startup limit, and the engine's code cannot interpret
+    their logs."""
 
 
 def diagnose(
     deployment: Object | None, pods: Sequence[Object], limits: Limits, now: float, explain: Explain
 ) -> Diagnosis:
-    """Returns the first problem that keeps a pod of the latest spec from becoming ready, starting with the newest pod.
+    """Return the first problem that keeps a pod of the latest spec from becoming ready, starting with the newest pod.
 
-    Ignores pods that are ready, terminating or of an older spec, and ended pods that have been replaced. A container
-    that failed and was restarted keeps its failure until it is ready, so that a crash loop does not flicker between
-    Failed and Pending.
+    The function ignores ready pods, terminating pods, pods of an older spec, and failed pods that have been replaced. A
+    restarted container keeps its failure until it is ready, so that a crash loop does not flicker between Failed and
+    Pending.
     """
     recheck: list[float] = []
     for pod in _of_the_newest_spec(deployment, pods):
@@ -135,7 +146,8 @@ def diagnose(
 
 
 def _of_the_newest_spec(deployment: Object | None, pods: Sequence[Object]) -> list[Object]:
-    """Returns the pods that may explain the state, newest first."""
+    """Return the pods of the latest spec that are not ready, newest first. Failed pods are included only if no other
+    pod exists."""
     digest = template_digest(deployment["spec"].get("template", {})) if deployment else None
     current = [pod for pod in pods if not deleting(pod) and template_digest(pod) == digest]
     alive = [pod for pod in current if pod.get("status", {}).get("phase") != "Failed"]
@@ -144,14 +156,14 @@ def _of_the_newest_spec(deployment: Object | None, pods: Sequence[Object]) -> li
 
 
 def template_digest(templated: Object) -> str | None:
-    """Returns the digest of the template that a pod was created from (see :mod:`slipway.serving.pods.workload`); None
-    if it has none."""
+    """Return the digest of the template that a pod was created from (see :mod:`slipway.serving.pods.workload`), or None
+    if the object has no such annotation."""
     mark: str | None = templated.get("metadata", {}).get("annotations", {}).get(TEMPLATE)
     return mark
 
 
 def sentence(text: str) -> str:
-    """Returns a program's message with a period."""
+    """Return a program's message, with a period added if it has no final punctuation."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
@@ -161,8 +173,8 @@ def ended(pod: Object) -> bool:
 
 
 def may_use_volumes(pod: Object, now: float) -> bool:
-    """Whether a pod may still use its volumes. Its author chooses the termination grace period, which counts up to a
-    limit."""
+    """Whether a pod may still use its volumes. A terminating pod may do so for its termination grace period, of which
+    at most ``LONGEST_GRACE_SECONDS`` count."""
     if ended(pod):
         return False
     if not deleting(pod):
@@ -182,7 +194,7 @@ def _condition(item: Object, kind: str) -> Object:
 
 
 def _rejected(deployment: Object | None, now: float) -> Diagnosis:
-    """Diagnoses pods that the API server rejects because of a quota, a limit range or the namespace's pod security
+    """Diagnose pods that the API server rejects, such as for a quota, a limit range or the namespace's pod security
     level."""
     condition = _condition(deployment or {}, "ReplicaFailure")
     if condition.get("status") != "True":
@@ -197,7 +209,8 @@ def _rejected(deployment: Object | None, now: float) -> Diagnosis:
 
 
 def _missing(message: str, namespace: str, rows: Sequence[Missing] = MISSING) -> Failure | None:
-    """Returns a failure for the missing object that the message about a pod names; None if it names none."""
+    """Return a failure for the missing object that a message about a pod names, or None if the message names no such
+    object."""
     for row in rows:
         if match := row.pattern.search(message):
             place = f" in the namespace {namespace}" if row.namespaced else ""
@@ -242,7 +255,7 @@ def _no_node(message: str) -> Failure:
 
 
 def _container(namespace: str, status: Object, limits: Limits, now: float, explain: Explain | None) -> Diagnosis:
-    """Diagnoses a container. ``explain`` is None if it is not the engine's."""
+    """Diagnose one container from its status. ``explain`` is None for containers other than the engine's."""
     state = status.get("state", {})
     waiting = state.get("waiting", {})
     reason, message = waiting.get("reason", ""), waiting.get("message", "")

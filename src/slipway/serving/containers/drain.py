@@ -1,13 +1,15 @@
-"""Drain: lets a terminating pod finish its requests. Pure.
+"""A hook that lets a terminating pod finish its requests. All functions are pure.
 
-A hook in the engine's container checks the kernel's list of connections to the engine's port, and the engine's number
-of requests. Both outlive controller, gateway and loader, and neither depends on whether a client came through the
-gateway. The kernel comes first: without connections there are no requests. Connections may also be idle, such as those
-of gateways and Prometheus. In this case the engine's metrics decide. Without metrics, the connections count if the
-engine closes idle ones itself; otherwise the engine gets a few seconds more.
+The hook runs in the engine's container. It checks the kernel's list of connections to the engine's port, and the
+engine's number of requests. Both survive a restart of the controller, the gateway or the loader, and both include
+clients that bypass the gateway.
 
-An engine whose metrics take too long is busy: its requests may use all of its threads, as in llama.cpp, or its CPU. An
-engine that has ended needs no rule, because the kernel closes its connections.
+The kernel's list comes first: without connections there are no requests. Open connections may be idle, such as those of
+gateways and Prometheus, so the engine's metrics decide. Without metrics, every connection counts as a request if the
+engine closes idle connections itself. Otherwise the engine gets a few more seconds.
+
+An engine that does not return its metrics in time counts as busy: its requests may use its whole CPU or all of its
+threads, as in llama.cpp. An engine that has ended needs no rule, because the kernel closes its connections.
 """
 
 from __future__ import annotations
@@ -17,16 +19,16 @@ import msgspec
 from slipway.kube.objects import Object
 
 FALLBACK_SECONDS = 15
-"""How long a pod continues to serve if its image may lack a shell, so that its requests cannot be checked."""
+"""Seconds that a pod continues to serve if its image may lack a shell, so that no hook can check its requests."""
 MARGIN_SECONDS = 15
-"""Time that an engine has to stop after its last request or the time limit."""
+"""Seconds that an engine has to stop after its last request or after the time limit."""
 FAILED_SECONDS = 30
-"""Time that a container has to stop after a failed startup or liveness probe, because it may hang with all of its
-requests."""
+"""Seconds that a container has to stop after a failed startup or liveness probe. A longer time is useless, because the
+container may hang with all of its requests."""
 ENDED_BY = ("startupProbe", "livenessProbe")
-"""Probes whose failure ends a container."""
+"""Probes whose failure makes the kubelet stop the container."""
 ANSWER_SECONDS = 3
-"""An engine that needs longer for its metrics is busy."""
+"""Seconds after which an engine that has not returned its metrics counts as busy."""
 
 # Prints the metrics, or "late" if the engine does not answer in time. Holds no single quote, for the shell.
 READER = """\
@@ -75,27 +77,29 @@ done
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a terminating pod may continue, and how its idleness is detected."""
+    """How long a terminating pod may continue to serve, and how the hook detects that the pod is idle."""
 
     seconds: int
-    """The time limit."""
+    """The longest time that the hook waits, in seconds. With 0, the pod stops immediately."""
     shell: bool = True
-    """Whether its image has a shell, which the hook needs. Without one the pod continues for ``FALLBACK_SECONDS``."""
+    """Whether the image has a shell, which the hook needs. Without a shell, the pod continues for
+    ``FALLBACK_SECONDS``."""
     metrics: tuple[str, ...] = ()
-    """Names of the engine's metrics that are zero while it has no request."""
+    """Names of the engine's metrics that are zero while the engine has no request."""
     closes_idle: bool = False
-    """Whether the engine closes connections seconds after an answer, so that open ones usually have requests. If not,
-    and without metrics, a pod with open connections ends after twelve checks."""
+    """Whether the engine closes a connection seconds after its last response, so that open connections usually have
+    requests. If it does not and has no metrics, the hook ends after twelve checks despite open connections."""
     loopback: str = "127.0.0.1"
-    """Address on which the engine's metrics are queried."""
+    """Address at which the hook queries the engine's metrics."""
 
     @property
     def grace_seconds(self) -> int:
-        """The pod's termination grace period."""
+        """The pod's termination grace period in seconds."""
         return (self.seconds if self.shell else min(self.seconds, FALLBACK_SECONDS)) + MARGIN_SECONDS
 
     def hook(self, port: int) -> Object:
-        """Returns the ``preStop`` handler of the container that listens on a port. Empty: it may stop immediately."""
+        """Return the ``preStop`` handler of the container that listens on ``port``. An empty handler means that the
+        container may stop immediately."""
         if not self.seconds:
             return {}
         if not self.shell:
@@ -106,7 +110,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bounded(probes: Object) -> Object:
-    """Returns the probes (by field) with a grace period of ``FAILED_SECONDS`` for those that end a container, unless
-    they set another."""
+    """Return the probes of a container, by field name. A startup or liveness probe without a termination grace period
+    gets ``FAILED_SECONDS``."""
     bound = {"terminationGracePeriodSeconds": FAILED_SECONDS}
     return {field: {**bound, **probe} if field in ENDED_BY and probe else probe for field, probe in probes.items()}

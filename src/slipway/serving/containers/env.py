@@ -1,4 +1,4 @@
-"""Env: merges environment variables from several sources. Pure."""
+"""Merging of environment variables from several sources. All functions are pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from slipway.kube.objects import Object
 
 
 def without(own: Iterable[Object], overrides: Iterable[Object]) -> tuple[Object, ...]:
-    """Returns our ``own`` variables without those that the user ``overrides``."""
+    """Return the variables of ``own`` whose names are not in ``overrides``, the variables that the user sets."""
     names = {variable["name"] for variable in overrides}
     return tuple(variable for variable in own if variable["name"] not in names)

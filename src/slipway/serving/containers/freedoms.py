@@ -1,8 +1,9 @@
-"""Freedoms: fields of a workload or a Service that require the operator's trust, detected in finished objects. Pure.
+"""Fields of a workload or a Service that require the operator's trust, detected in finished objects. All functions are
+pure.
 
-The rules are those of the Baseline and Restricted Pod Security Standards that protect the node, plus a few for
-accounts, images, priorities and labels, which the standards do not cover. They only detect such fields;
-:mod:`slipway.serving.contract.authors` decides whether they are allowed.
+A freedom is such a field with its value. The rules are those of the Baseline and Restricted Pod Security Standards that
+protect the node, plus a few for accounts, images, priorities and labels, which the standards do not cover. This module
+only detects freedoms; :mod:`slipway.serving.contract.authors` decides whether they are allowed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ IDENTITIES = frozenset({"serviceAccountToken", "podCertificate"})
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 CLUSTER_CREDENTIALS = "ClusterTriggerAuthentication"
-"""Kind of KEDA's credentials that every namespace can refer to."""
+"""Kind of the KEDA credentials that every namespace can refer to."""
 
 Setting = Literal[
     "service_accounts",
@@ -58,17 +59,17 @@ Setting = Literal[
     "host_path",
     "",
 ]
-"""The setting that may allow a freedom: a field of ``authors``; ``host_path``: ``sources.allowedHostPathRoots``; empty:
-no setting allows it."""
+"""The setting that may allow a freedom: a field of ``authors``, or ``host_path`` for ``sources.allowedHostPathRoots``.
+The value is empty if no setting can allow the freedom."""
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """Labels of pods that Services select by."""
+    """Pod labels that Services select by, as names and prefixes of names."""
 
     names: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
     but: frozenset[str] = frozenset()
-    """Names that are excluded, whatever their prefix."""
+    """Names that are excluded even if ``names`` or ``prefixes`` match."""
 
     def __contains__(self, name: object) -> bool:
         return name not in self.but and (name in self.names or str(name).startswith(self.prefixes))
@@ -78,7 +79,7 @@ NO_LABELS = Labels()
 
 
 class Freedom(msgspec.Struct, frozen=True):
-    """A field of a child that requires trust."""
+    """A field of a child object that requires the operator's trust."""
 
     setting: Setting
     child: str
@@ -86,31 +87,32 @@ class Freedom(msgspec.Struct, frozen=True):
     field: str
     """Path of the field in the pod or the Service, such as ``spec.containers[vllm].securityContext.privileged``."""
     value: str
-    """The value as text; empty if the path is sufficient."""
+    """The field's value as text. The value is empty if the path is sufficient."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One rule about one field."""
+    """A rule about one field of a pod, a container or a Service."""
 
     setting: Setting
     path: tuple[str, ...]
     needs_trust: Callable[[Any], bool]
-    """Decides from the field's value, or from None if the field is absent."""
+    """Whether a value of the field requires trust. The argument is None if the field is absent."""
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """Rows by the fields on their path, so that only existing fields of an object are examined."""
+    """Rows grouped by the fields on their path, so that only the existing fields of an object are examined."""
 
     fields: tuple[tuple[str, Row, bool], ...]
-    """Rows about direct fields of this value, by field name. True: an absent field also requires trust."""
+    """Name, row and flag for each row about a direct field of the object. The flag is true if an absent field also
+    requires trust."""
     below: tuple[tuple[str, Rules], ...]
     required: tuple[Row, ...]
-    """Rows at or below this level that are violated if the value is absent."""
+    """Rows at or below this level that an absent object violates."""
 
 
 def rules_of(rows: Iterable[Row], depth: int = 0) -> Rules:
-    """Groups the rows by their fields. The first ``depth`` fields of their paths are the same, and none of the paths
-    ends there."""
+    """Group rows by the field at ``depth`` of their paths. All paths must have the same first ``depth`` fields and at
+    least one field more."""
     rows = tuple(rows)
     fields = tuple((row.path[depth], row, row.needs_trust(None)) for row in rows if len(row.path) == depth + 1)
     further = [row for row in rows if len(row.path) > depth + 1]
@@ -155,7 +157,7 @@ KUBELET_HANDLERS = (
     *product(("startupProbe", "readinessProbe", "livenessProbe"), ("httpGet", "tcpSocket")),
     *product(("lifecycle",), ("postStart", "preStop"), ("httpGet", "tcpSocket")),
 )
-"""Handlers with which the kubelet sends requests from the node's own network."""
+"""Paths of the handlers that make the kubelet send requests from the node's own network."""
 IN_CONTAINERS = (
     *IN_BOTH,
     *(Row("privileged", (*place, "host"), bool) for place in KUBELET_HANDLERS),
@@ -172,13 +174,13 @@ IN_CONTAINERS = (
     Row("image_prefixes", ("image",), bool),
 )
 IN_SERVICES = (Row("node_ports", ("type",), _is("NodePort", "LoadBalancer")),)
-"""A load balancer also opens ports on the nodes, and both types bypass the gateway."""
+"""Rules for Services. The types NodePort and LoadBalancer open ports on the nodes and bypass the gateway."""
 POD_RULES, CONTAINER_RULES, SERVICE_RULES = map(rules_of, (IN_PODS, IN_CONTAINERS, IN_SERVICES))
 
 
 def freedoms(children: Iterable[Object], reserved: Labels = NO_LABELS) -> frozenset[Freedom]:
-    """Returns every field of these children that requires trust, regardless of the author. ``reserved``: labels that
-    pods must not have."""
+    """Return every field of these objects that requires trust, regardless of who created them. ``reserved`` contains
+    the labels that pods must not have."""
     return frozenset(one for child in children for one in _of(child, reserved))
 
 
@@ -193,8 +195,8 @@ def _of(manifest: Object, reserved: Labels) -> Iterable[Freedom]:
 
 
 def templates(workload: Object) -> tuple[tuple[str, Object], ...]:
-    """Returns the pod templates of a workload, each with its path prefix. A group of several nodes has one for its
-    leader and one for its workers."""
+    """Return the pod templates of a workload, each with the prefix of its path. A LeaderWorkerSet has one template for
+    its leader and one for its workers."""
     spec = workload.get("spec") or {}
     group = spec.get("leaderWorkerTemplate") or {}
     pairs = (
@@ -224,7 +226,7 @@ def _matching(rules: Rules, value: Object, child: str, place: str) -> Iterable[F
 
 
 def _find_violations(rules: Rules, value: Any) -> list[tuple[Row, Any]]:
-    """Returns the rows that a value violates, with the offending values."""
+    """Return the rows that an object violates, each with the offending value or None if the field is absent."""
     if not isinstance(value, dict | Mapping):
         return [(row, None) for row in rules.required]
     broken = []
@@ -269,8 +271,8 @@ def _read_only(pod: Object, volume: Any) -> bool:
 
 
 def _of_triggers(triggers: Iterable[Object], child: str) -> Iterable[Freedom]:
-    """Returns the freedoms of KEDA triggers. KEDA sends requests from its own namespace and reads cluster-wide
-    credentials, neither of which authors can do."""
+    """Yield the freedoms of KEDA triggers. KEDA sends requests from its own namespace and reads cluster-wide
+    credentials. Authors can do neither."""
     for number, trigger in enumerate(triggers):
         place, reference = f"spec.triggers[{number}]", trigger.get("authenticationRef") or {}
         server = (trigger.get("metadata") or {}).get("serverAddress")

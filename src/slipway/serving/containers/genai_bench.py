@@ -1,6 +1,6 @@
-"""genai-bench: builds the tool's command line, and hides secrets in its output. Pure.
+"""The command line of genai-bench, and a wrapper that hides secrets in its output. All functions are pure.
 
-For version 0.0.5: https://github.com/sgl-project/genai-bench
+This module is for version 0.0.5: https://github.com/sgl-project/genai-bench
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ TASKS = {
     "text-to-embeddings": "text-to-embeddings",
     "image-to-embeddings": "image-to-embeddings",
 }
-"""Task name in the APIs -> the tool's name for it."""
+"""Map of a task name in our APIs to the name that genai-bench uses."""
 OF_OPENAI = frozenset({"text-to-text", "image-to-text", "text-to-embeddings"})
-"""Tasks that the tool supports with OpenAI's API format. With Cohere's, it does not support image-to-text."""
+"""Tasks that genai-bench supports with the OpenAI API format. With Cohere's format, it does not support
+image-to-text."""
 DATASET = "dataset"
-"""The scenario that sends the texts of a dataset unchanged."""
+"""Traffic scenario that sends the texts of a dataset unchanged."""
 TEXT = re.compile(r"N\(\d+,\d+\)/\(\d+,\d+\)|U\(\d+,\d+\)(/\(\d+,\d+\))?|D\(\d+,\d+\)", re.ASCII)
 IMAGES = re.compile(r"I\(\d+,\d+(,\d+)?\)", re.ASCII)
 SCENARIOS = {
@@ -33,9 +34,10 @@ SCENARIOS = {
     "text-to-embeddings": (re.compile(r"E\(\d+\)", re.ASCII), "E(64)"),
     "image-to-embeddings": (IMAGES, "I(512,512) or I(512,512,2)"),
 }
-"""Task -> pattern and examples of the scenarios that the tool supports for it."""
+"""Map of a task to the pattern of its valid traffic scenarios, and examples for messages."""
 PLACEHOLDER = "sample-key"
-"""The tool requires a key even if the API does not. A key in MODEL_API_KEY takes precedence."""
+"""API key for the command line: genai-bench requires one even if the API does not. A key in MODEL_API_KEY takes
+precedence."""
 CREDENTIAL_VARIABLES = (
     "MODEL_API_KEY",
     "AWS_ACCESS_KEY_ID",
@@ -47,7 +49,7 @@ CREDENTIAL_VARIABLES = (
     "AZURE_STORAGE_SAS_TOKEN",
     "GITHUB_TOKEN",
 )
-"""Variables with secrets that the tool reads, logs and writes next to its results."""
+"""Environment variables with secrets that genai-bench reads, logs and writes to files next to its results."""
 HIDING = """
 import json, logging, os, pathlib, sys
 from importlib.metadata import entry_points
@@ -64,41 +66,42 @@ pathlib.Path.write_text = lambda path, text, *rest, **more: write_text(path, hid
 sys.argv[0] = "genai-bench"
 sys.exit(tool.load()())
 """
-"""A Python program that runs the tool and hides secrets in its logs and in the files next to its results. Its first
-argument lists the variables whose values are hidden."""
+"""A Python program that runs genai-bench and hides secrets in its logs and in the files next to its results. Its first
+argument is the comma-separated list of variables whose values are hidden."""
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of a measurement."""
+    """The parameters of a genai-bench run."""
 
     backend: str
-    """Protocol of the API, such as ``openai``."""
+    """Protocol of the measured API, such as ``openai``."""
     url: str
-    """Root URL of the API, without ``/v1``."""
+    """Root URL of the measured API, without ``/v1``."""
     model: str
     task: str
-    """One of TASKS."""
+    """A key of ``TASKS``."""
     tokenizer: str
-    """Directory, or repository on the hub."""
+    """Directory of the tokenizer, or its repository on the Hugging Face Hub."""
     minutes: int
     requests: int
-    """Maximum requests per run."""
+    """Maximum number of requests per run."""
     scenarios: Sequence[str] = ()
     concurrency: Sequence[int] = ()
     folder: str = ""
-    """Name of the results' directory; empty: chosen by the tool."""
+    """Name of the directory for the results. Empty means that genai-bench chooses a name."""
     params: Mapping[str, str] = {}
-    """Further fields of each request."""
+    """Additional fields of each request."""
     dataset: str = ""
-    """File, or dataset on the hub."""
+    """File of the dataset, or its name on the Hugging Face Hub. The value is empty if no scenario needs a dataset."""
     server: Mapping[str, str] = {}
     """Description of the server for readers of the results: ``engine``, ``gpu-type``, ``version`` and ``gpu-count``."""
     output: tuple[str, ...] = ()
-    """Further arguments, which set the destination of the results."""
+    """Additional arguments, which set the destination of the results."""
 
 
 def fault(benchmark: Benchmark) -> str:
-    """Returns a message about a combination that the tool would reject, with the fix; empty if there is none."""
+    """Return a message, with the fix, about parameters that genai-bench would reject. The result is empty if the
+    parameters are valid."""
     if (benchmark.task in OF_OPENAI) != (benchmark.backend == OPENAI) and "image" in benchmark.task:
         return f"genai-bench cannot measure {benchmark.task} with the API format {benchmark.backend}"
     pattern, example = SCENARIOS[benchmark.task]
@@ -113,7 +116,7 @@ def fault(benchmark: Benchmark) -> str:
 
 
 def arguments(benchmark: Benchmark) -> tuple[str, ...]:
-    """Returns the arguments of ``genai-bench``. An option comes before those that depend on it."""
+    """Return the arguments of ``genai-bench``. Each option precedes the options that depend on it."""
     params = request_params(benchmark.params)
     return (
         *("benchmark", "--api-backend", benchmark.backend, "--api-base", benchmark.url),
@@ -132,14 +135,15 @@ def arguments(benchmark: Benchmark) -> tuple[str, ...]:
 
 
 def request_params(params: Mapping[str, str]) -> dict[str, object]:
-    """Converts numbers and booleans. Omits ``ignore_eos: false``, an API's default that would make the tool prompt the
-    user."""
+    """Return request parameters with numbers and booleans converted from text. ``ignore_eos: false`` is omitted: it is
+    an API default that would make genai-bench prompt the user."""
     typed = {name: _typed(value) for name, value in params.items()}
     return {name: value for name, value in typed.items() if (name, value) != ("ignore_eos", False)}
 
 
 def command(variables: Collection[str]) -> tuple[str, ...]:
-    """Returns the command that runs the tool. ``variables``: the container's variables with secrets."""
+    """Return the command that runs genai-bench. ``variables`` are the container's variables with secrets, whose values
+    are hidden."""
     return ("python3", "-c", HIDING, ",".join(sorted({*variables, *CREDENTIAL_VARIABLES}))) if variables else (COMMAND,)
 
 

@@ -1,4 +1,4 @@
-"""Volumes of a pod in Kubernetes' format. Pure."""
+"""Pod volumes as Kubernetes objects. All functions are pure."""
 
 from __future__ import annotations
 
@@ -9,47 +9,48 @@ from slipway.kube.objects import Object
 
 
 def scratch(name: str, size_limit: str = "") -> Object:
-    """Returns a volume: an empty directory on the node's disk that lives as long as the pod. A pod that exceeds the
-    limit is evicted."""
+    """Return an ``emptyDir`` volume on the node's disk. Kubernetes evicts a pod that exceeds ``size_limit``; empty
+    means no limit."""
     return {"name": name, "emptyDir": {"sizeLimit": size_limit} if size_limit else {}}
 
 
 def shared_memory(name: str) -> Object:
-    """Returns a volume in memory, which counts towards the pod's memory."""
+    """Return an ``emptyDir`` volume in memory. Its content counts towards the pod's memory."""
     return {"name": name, "emptyDir": {"medium": "Memory"}}
 
 
 def claim(name: str, claim_name: str, *, read_only: bool = False) -> Object:
-    """Returns the volume of a PersistentVolumeClaim in the pod's namespace. If it is read-only, the kubelet does not
-    change the group of its files."""
+    """Return the volume of a PersistentVolumeClaim in the pod's namespace. If the volume is read-only, the kubelet does
+    not change the group of its files."""
     source = {"claimName": claim_name} | ({"readOnly": True} if read_only else {})
     return {"name": name, "persistentVolumeClaim": source}
 
 
 def image(name: str, reference: str) -> Object:
-    """Returns a volume with the files of a container image, read-only."""
+    """Return a read-only volume with the files of a container image."""
     return {"name": name, "image": {"reference": reference, "pullPolicy": "IfNotPresent"}}
 
 
 def secret(name: str, secret_name: str, files: Mapping[str, str]) -> Object:
-    """Returns a volume with keys of a Secret as files of these names; empty without the Secret."""
+    """Return a volume with keys of a Secret as files. ``files`` maps a key to its file name. The volume is empty if the
+    Secret does not exist."""
     items = [{"key": key, "path": file} for key, file in files.items()]
     return {"name": name, "secret": {"secretName": secret_name, "optional": True, "items": items}}
 
 
 def config_map(name: str, config_map_name: str) -> Object:
-    """Returns a volume with the keys of a ConfigMap as files."""
+    """Return a volume with the keys of a ConfigMap as files."""
     return {"name": name, "configMap": {"name": config_map_name}}
 
 
 def key_of_config_map(name: str, config_map_name: str, key: str) -> Object:
-    """Returns a volume with one key of a ConfigMap as a file of the same name; empty without the ConfigMap or the
-    key."""
+    """Return a volume with one key of a ConfigMap as a file of the same name. The volume is empty if the ConfigMap or
+    the key does not exist."""
     items = [{"key": key, "path": key}]
     return {"name": name, "configMap": {"name": config_map_name, "optional": True, "items": items}}
 
 
 def of_the_node(name: str, path: str, kind: Literal["File", "Directory", "DirectoryOrCreate"]) -> Object:
-    """Returns a volume with a file or directory of the node. The pod does not start if the path has another type, or
-    does not exist and is not created."""
+    """Return a volume with a file or directory of the node. The pod does not start if the path has another type, or if
+    it does not exist and ``kind`` does not create it."""
     return {"name": name, "hostPath": {"path": path, "type": kind}}

@@ -1,9 +1,9 @@
-"""Authors: which permissions an author of specs can obtain through Slipway. Pure.
+"""Rules for the permissions that an author of specs can obtain through Slipway. All functions are pure.
 
 The controller may create any pod, so without rules a spec would give access to everything that a pod can reach. The
-rules check the planned objects, whichever API planned them, so an oversight of an API grants nothing. Fields that
-require trust are refused, unless a setting allows them, they come from the operator's own configuration, or the plan
-itself creates the objects that they name.
+rules check the planned objects, regardless of the API that planned them, so a mistake in an API grants nothing. A field
+that requires trust is refused unless a setting allows it, the operator's own configuration contains it, or the plan
+itself creates the object that it names.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from slipway.serving.contract.api import Api, InvalidSpecError, Plan, View, Worl
 from slipway.serving.contract.settings import PROMETHEUS_SERVER, Settings
 
 NOT_ALLOWED = "NotAllowed"
-"""Reason of a resource that requests something that only the operator can allow."""
+"""Reason in the status of a resource that requests something that only the operator can allow."""
 DEFAULT_ACCOUNT = "default"
 ANY = "*"
 SYSTEM_CLASSES = "system-"
 USER = re.compile("//[^/]*@")
-"""User and password in a URL."""
+"""Pattern of the user and password in a URL."""
 
 
 def build_allowed_plan(api: Api[View], world: World, view: View, reserved: Labels) -> Plan:
-    """Returns the API's plan for a resource if its author is allowed to have it. ``view``: the API's view of the world;
-    ``reserved``: labels that authors must not set on pods.
+    """Return the API's plan for a resource, after checking that the resource's author may have every object in it.
 
-    Raises InvalidSpecError, with the reason ``NOT_ALLOWED`` if the author is not allowed.
+    ``view`` is the API's view of the world. ``reserved`` contains the labels that authors must not set on pods. Raise
+    InvalidSpecError if the spec is invalid, or with the reason ``NOT_ALLOWED`` if the author lacks a permission.
     """
     _refuse_system(key(world.resource).namespace, world.settings)
     plan = api.plan(view)
@@ -48,12 +48,14 @@ def build_allowed_plan(api: Api[View], world: World, view: View, reserved: Label
 
 
 def trusts(settings: Settings, namespace: str, name: str = ANY) -> bool:
-    """Whether the operator trusts a model of a namespace like one of the cluster. Without a name: all models there."""
+    """Whether the operator trusts a model of a namespace as much as a cluster-scoped model. Without a name, whether the
+    operator trusts all models of the namespace."""
     return not {ANY, f"{namespace}/{ANY}", f"{namespace}/{name}"}.isdisjoint(settings.authors.privileged_models)
 
 
 def _refuse_system(namespace: str, settings: Settings) -> None:
-    """Raises InvalidSpecError if a resource would serve in Slipway's own namespace."""
+    """Raise InvalidSpecError if ``namespace`` is Slipway's own namespace and the settings do not allow resources
+    there."""
     if namespace and namespace == settings.system_namespace and not settings.authors.system_namespace:
         text = f"Nothing is served in {namespace}, the namespace of Slipway. Create the resource in another namespace."
         raise InvalidSpecError(
@@ -62,13 +64,14 @@ def _refuse_system(namespace: str, settings: Settings) -> None:
 
 
 def _refused(plan: Plan, world: World, reserved: Labels) -> frozenset[Freedom]:
-    """Returns the freedoms that no setting allows any author."""
+    """Return the freedoms in the plan's children that no setting allows, except in workloads that stay unchanged."""
     children = [child for child in (*plan.children, *plan.pending) if not _stays(child, world.children)]
     return frozenset(one for one in freedoms(children, reserved) if not _allowed(one, world.settings, plan))
 
 
 def _stays(workload: Object, observed: Mapping[tuple[Kind, Key], Object]) -> bool:
-    """Whether a workload is kept unchanged and thus does not depend on the current spec."""
+    """Whether the cluster already has this workload with the same pod templates, so that the current spec grants
+    nothing new."""
     expected, name = templates(workload), (workload["apiVersion"], workload["kind"], key(workload))
     there = (child for (kind, place), child in observed.items() if (kind.api_version, kind.kind, place) == name)
     return bool(expected) and any(templates(child) == expected for child in there)
@@ -79,7 +82,7 @@ def _allowed(freedom: Freedom, settings: Settings, plan: Plan) -> bool:
 
 
 def _makes(plan: Plan, kind: Kind | None, name: str) -> bool:
-    """Whether a plan creates an object of this kind and name."""
+    """Whether a plan creates an object of this kind and name. A ServiceAccount with permissions does not count."""
     if kind is None:
         return False
     identity = kind.api_version, kind.kind, name
@@ -89,14 +92,14 @@ def _makes(plan: Plan, kind: Kind | None, name: str) -> bool:
 
 
 def _has_rights(plan: Plan, account: str) -> bool:
-    """Whether a plan binds an account to a Role, so that its pods have more permissions than their author."""
+    """Whether a plan binds an account to a Role, which gives its pods more permissions than their author has."""
     bindings = (one for one in plan.children if one["kind"] == ROLE_BINDING.kind)
     return any(subject["name"] == account for one in bindings for subject in one["subjects"])
 
 
 def _class(name: str, settings: Settings) -> bool:
-    """Whether a priority class is allowed. System classes must be listed individually: they take precedence over all
-    other pods, on any node."""
+    """Whether a priority class is allowed. System classes must be listed by name, because their pods preempt all other
+    pods on any node."""
     allowed = settings.authors.priority_classes
     return name in allowed or (ANY in allowed and not name.startswith(SYSTEM_CLASSES))
 
@@ -107,13 +110,13 @@ def _image(reference: str, settings: Settings) -> bool:
 
 
 def _begins(reference: str, prefix: str) -> bool:
-    """Whether an image belongs to a registry or repository: ``ghcr.io/acme`` does not cover ``ghcr.io/acme-corp``."""
+    """Whether an image belongs to a registry or repository. ``ghcr.io/acme`` does not cover ``ghcr.io/acme-corp``."""
     rest = reference.removeprefix(prefix)
     return reference.startswith(prefix) and (not rest or prefix[-1:] in "/:@" or rest[0] in "/:@")
 
 
 def _path(path: str, settings: Settings) -> bool:
-    """Whether a node path is one of the allowed directories, or below one."""
+    """Whether a node path is an allowed directory or is below one."""
     place = PurePosixPath(path)
     roots = [PurePosixPath(root) for root in settings.sources.allowed_host_path_roots]
     return ".." not in place.parts and any(root in (place, *place.parents) for root in roots)
@@ -125,7 +128,7 @@ def _account(name: str, settings: Settings) -> bool:
 
 
 def _server(address: str, settings: Settings) -> bool:
-    """Whether a Prometheus address is allowed. Compares the text, because KEDA may parse an unusual address
+    """Whether a Prometheus address is allowed. The texts are compared, because KEDA may parse an unusual address
     differently."""
     servers = (PROMETHEUS_SERVER, *settings.authors.prometheus_servers)
     return ANY in servers or address.rstrip("/") in [one.rstrip("/") for one in servers]
@@ -149,7 +152,8 @@ ALLOW: dict[Setting, Callable[[str, Settings], bool]] = {
     "": lambda _value, _settings: False,
 }
 NAMES: dict[Setting, Kind] = {"service_accounts": SERVICE_ACCOUNT, "priority_classes": PRIORITY_CLASS}
-"""Kinds of the objects that freedoms name. A plan may name its own objects, unless they carry permissions."""
+"""Kinds of the objects that a freedom names, by setting. A plan may name an object that it creates, unless the object
+carries permissions."""
 SETTINGS: dict[Setting, str] = {
     "service_accounts": "authors.serviceAccounts",
     "priority_classes": "authors.priorityClasses",
@@ -161,7 +165,7 @@ SETTINGS: dict[Setting, str] = {
     "any_volume": "authors.anyVolume",
     "node_ports": "authors.nodePorts",
 }
-"""Names in the settings file."""
+"""Names of the settings as in the settings file."""
 
 
 def _describe_refused(refused: Iterable[Freedom]) -> str:

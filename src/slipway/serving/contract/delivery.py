@@ -1,15 +1,15 @@
-"""Delivery: the contract between the controller and an API that adds models to workloads of other owners.
+"""The contract between the controller and an API that adds models to workloads of other owners.
 
 The controller watches the metadata of these workloads, reduced by the API's watch. If a workload requests models, or
 still has parts of an earlier delivery, the controller reads the whole object into a :class:`DeliveryWorld`.
-``Delivery.deliver`` returns the desired state of the workload and of the objects created for it. Everything except the
+``Delivery.deliver`` returns the desired state of the workload and of the objects created for it. Everything except
 reading and writing is pure.
 
-A workload belongs to its author, who continues to apply it. So it is changed by a JSON patch that names the version
-which was read, never by server-side apply. After a patch, the API server records exactly the changed variables, mounts
-and volumes as ours. With server-side apply we would also own their containers, and an author who removes such a
-container would get an error, because the rest of it has no image. Existing list items keep their position, so that an
-apply without changes, or a second delivery of the same models, replaces no pod.
+A workload belongs to its author, who continues to apply it. The controller therefore sends a JSON patch with the
+version that it read, and never uses server-side apply. After a patch, the API server records exactly the changed
+variables, mounts and volumes as ours. With server-side apply, we would also own their containers, and the API server
+would reject an author's removal of such a container, because the remaining part has no image. Existing list items keep
+their position, so that an apply without changes, or a second delivery of the same models, replaces no pod.
 """
 
 from __future__ import annotations
@@ -36,47 +36,48 @@ from slipway.serving.contract.api import Listers
 from slipway.serving.contract.settings import Settings
 
 WORKLOADS = (DEPLOYMENT, STATEFUL_SET, DAEMON_SET, CRON_JOB)
-"""Kinds that models are delivered to. The template of a Job cannot be changed, and Pods and ReplicaSets belong to
-controllers."""
+"""Kinds of workloads that models can be delivered to. The template of a Job is immutable, and Pods and ReplicaSets
+belong to controllers, so these kinds are missing."""
 OBSERVED = tuple(metadata_of(kind) for kind in WORKLOADS)
 """The kinds in :data:`WORKLOADS`, watched as metadata only."""
 ROLLOUT_SECONDS = 10.0
-"""Interval at which a workload is checked while its pods are replaced, because its status is not watched."""
+"""Seconds between two checks of a workload while its pods are replaced. The controller does not watch its status."""
 
 
 class DeliveryWorld(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a delivery may depend on."""
+    """Everything that the delivery to one workload may depend on."""
 
     kind: Kind
     workload: Object
-    """The current object on the API server."""
+    """The complete object as the API server returned it."""
     claims: Mapping[str, Object]
-    """Name -> claim created for a delivery in the workload's namespace."""
+    """Claims that were created for deliveries in the workload's namespace, by name."""
     jobs: Mapping[str, Object]
-    """Name -> Job created for a delivery in this namespace."""
+    """Jobs that were created for deliveries in the workload's namespace, by name."""
     pods: Callable[[str], Sequence[Object]]
-    """Returns the pods of the Job in ``jobs`` with this name."""
+    """Function that returns the pods of the Job with this name in ``jobs``."""
     listers: Listers
-    """Reads the kinds that the API watches, and its own."""
+    """Read access to the API's own kinds and the kinds that it watches."""
     settings: Settings
     now: float
-    """Unix seconds."""
+    """The current time in Unix seconds."""
     file: Callable[[str], bytes] = lambda _path: b""
-    """Reads a file of the controller; empty if it does not exist."""
+    """Function that returns the content of a file in the controller's container. The value is empty if the file does
+    not exist."""
 
 
 class Blocked(NamedTuple):
-    """Why a workload does not get the models that it requests. It stays unchanged, and waiting pods continue to
-    wait."""
+    """Why a workload does not get the models that it requests. The workload stays unchanged, and its waiting pods
+    continue to wait."""
 
     reason: str
     message: str
     waiting: bool = False
-    """Whether this resolves itself, so that its Event is not a warning."""
+    """Whether the problem resolves itself, so that its Event is not a warning."""
 
 
 class NotDeliverableError(Exception):
-    """A workload does not get its models; see :class:`Blocked`."""
+    """A workload cannot get its models. ``blocked`` has the reason and the message."""
 
     def __init__(self, reason: str, message: str, *, waiting: bool = False) -> None:
         super().__init__(message)
@@ -84,21 +85,23 @@ class NotDeliverableError(Exception):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The desired state."""
+    """The result of a delivery: the desired workload and the objects created for it."""
 
     workload: Object
-    """The desired workload; equal to the one that was read if nothing must change."""
+    """The desired workload, equal to the observed workload if nothing must change."""
     claims: tuple[Object, ...] = ()
-    """Claims that it reads or waits for, each complete. It is removed from the owners of all others."""
+    """The complete claims that the workload reads or waits for. The workload is removed from the owners of all other
+    claims."""
     jobs: tuple[Object, ...] = ()
-    """Jobs that fill its claims: created if missing, never changed."""
+    """Jobs that fill the claims. Missing Jobs are created, and existing Jobs are never changed."""
     finished_jobs: tuple[Object, ...] = ()
-    """Jobs that are no longer needed."""
+    """Jobs to delete because they are no longer needed."""
     secrets: tuple[Object, ...] = ()
-    """Secrets, written without being read."""
+    """Secrets that are written without being read."""
     blocked: Blocked | None = None
     recheck_seconds: float | None = None
-    """When the outcome may change without a change of any object."""
+    """Seconds until the outcome may change even if no object changes. The value is None if only a change of an object
+    affects it."""
 
 
 class Delivery(Protocol):
@@ -106,16 +109,16 @@ class Delivery(Protocol):
 
     @property
     def name(self) -> str:
-        """The API's name in settings."""
+        """The API's name in the settings."""
 
     @property
     def models(self) -> tuple[Kind, ...]:
-        """The kinds of its models. The API watches OBSERVED, with the index ``users``."""
+        """The kinds of the API's models. The API watches OBSERVED with an index of the name in ``users``."""
 
     @property
     def users(self) -> str:
-        """Name of the index of workloads by the models that they request: ``namespace/name``, or ``/name`` of a model
-        without a namespace."""
+        """Name of the index of workloads by requested model. The index values are ``namespace/name``, or ``/name`` for
+        a cluster-scoped model."""
 
     @property
     def label(self) -> str:
@@ -123,29 +126,31 @@ class Delivery(Protocol):
 
     @property
     def gate(self) -> str:
-        """Scheduling gate of pods that wait for a delivery."""
+        """Scheduling gate that keeps pods waiting for a delivery."""
 
     @property
     def blocked(self) -> tuple[str, str]:
-        """Annotations of a workload that is blocked: their names for the reason and the message."""
+        """Names of the annotations for the reason and the message of a blocked workload."""
 
     def offered(self, model: Object) -> object:
-        """Returns the fields of a model that affect its readers. Equal values mean no relevant change."""
+        """Return the fields of a model that affect the workloads that use it. Equal values mean that no workload must
+        be checked again."""
 
     def deliver(self, world: DeliveryWorld) -> Outcome:
-        """Returns the desired state of a workload. Never raises: problems are part of the outcome."""
+        """Return the desired state of a workload. This function never raises an error: problems are part of the
+        outcome."""
 
 
 # Workloads
 
 
 def template_path(kind: Kind) -> tuple[str, ...]:
-    """Returns the path of a workload's pod template."""
+    """Return the field names that lead to a workload's pod template."""
     return ("spec", "jobTemplate", "spec", "template") if kind == CRON_JOB else ("spec", "template")
 
 
 def template_of(kind: Kind, workload: Object) -> Object:
-    """Returns the workload's pod template."""
+    """Return the pod template of a workload."""
     part = workload
     for field in template_path(kind):
         part = part[field]
@@ -153,7 +158,7 @@ def template_of(kind: Kind, workload: Object) -> Object:
 
 
 def with_template(kind: Kind, workload: Object, template: Object) -> Object:
-    """Returns the workload with another pod template."""
+    """Return a copy of the workload with another pod template."""
     return _replaced(workload, template_path(kind), template)
 
 
@@ -170,8 +175,8 @@ def is_rolled_out(kind: Kind, workload: Object) -> bool:
 
 
 def operations(kind: Kind, before: Object, after: Object) -> list[Object]:
-    """Returns the JSON patch that gives a workload its desired state if it has not changed since; empty: nothing to
-    change."""
+    """Return the JSON patch from ``before`` to ``after``, or an empty list if both are equal. The API server rejects
+    the patch if the workload has changed since it was read."""
     patch: list[Object] = []
     annotations = before["metadata"].get("annotations"), after["metadata"].get("annotations")
     if (annotations[0] or {}) != (annotations[1] or {}):
@@ -198,13 +203,13 @@ def _replaced(obj: Object, path: Sequence[str], value: Any) -> Object:
 
 
 def owner(kind: Kind, workload: Object) -> Object:
-    """Returns the owner reference with which a claim is deleted together with its last workload."""
+    """Return the owner reference for a claim, so that Kubernetes deletes the claim together with its last workload."""
     name = workload["metadata"]["name"]
     return {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid(workload)}
 
 
 def owners(obj: Object) -> list[Object]:
-    """Returns the owner references of an object."""
+    """Return the owner references of an object."""
     return list(obj["metadata"].get("ownerReferences") or ())
 
 
@@ -214,7 +219,7 @@ def owned_by(obj: Object, workload: Object) -> bool:
 
 
 def sharers(obj: Object, kind: Kind) -> Iterable[Key]:
-    """Returns the workloads of a kind that share an object."""
+    """Yield the workloads of a kind that are among the owners of an object."""
     namespace = obj["metadata"].get("namespace", "")
     for one in owners(obj):
         if (one.get("apiVersion"), one.get("kind")) == (kind.api_version, kind.kind):

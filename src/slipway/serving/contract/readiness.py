@@ -1,8 +1,8 @@
-"""Readiness: what the status of a resource means to clients that wait for it. Pure.
+"""Rules for what the status of a resource means to clients that wait for it. All functions are pure.
 
-An API declares it as data. The controller derives from it the conditions that clients know from any resource:
-``Ready``, and ``Reconciling`` and ``Stalled`` as defined by kstatus (sigs.k8s.io/cli-utils). The Ansible modules wait
-according to the same rules, which ``slipway apis`` generates for them.
+An API declares its rules as data. The controller derives the conditions that clients expect of any resource: ``Ready``,
+and ``Reconciling`` and ``Stalled`` as defined by kstatus (sigs.k8s.io/cli-utils). The Ansible modules wait by the same
+rules, which ``slipway apis`` generates for them.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from slipway.kube.schemas import conditions
 from slipway.kube.schemas.conditions import READY, RECONCILING, STALLED
 
 ROUTED = "Routed"
-"""The condition of resources whose requests go through the gateway."""
+"""Type of the condition of resources whose requests go through the gateway."""
 NAME_CONFLICT = "NameConflict"
-"""Its reason if another resource has the short ID."""
+"""Reason of the condition ``Routed`` if another resource already uses the short model ID."""
 CHANGE_FAILED = "ChangeFailed"
-"""Reason of Ready while an earlier spec answers because the latest one cannot."""
+"""Reason of Ready while an earlier spec is served because the latest spec failed."""
 EARLIER_ANSWERS = "The latest change failed, and the previous spec is still served. See the condition Stalled."
 SUMMARY_SOURCES = ("Suspended", "Available")
-"""Conditions whose message explains why a resource is ready, the most relevant first."""
+"""Types of the conditions whose message explains why a resource is ready, the most relevant first."""
 
 
 class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Holds if a condition has this status and, if given, one of ``reasons``, or none of ``other_than``."""
+    """A rule that holds if a condition has this status and, if set, one of ``reasons`` and none of ``other_than``."""
 
     type: str
     status: str = "True"
     reasons: tuple[str, ...] = ()
     other_than: tuple[str, ...] = ()
     excused: tuple[str, ...] = ()
-    """Reasons with which any status is accepted."""
+    """Reasons for which the rule holds with any status."""
     optional: bool = False
-    """Whether the condition may be missing."""
+    """Whether the rule holds if the condition is missing."""
 
 
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Holds if the field at a dotted path has one of these values."""
+    """A rule that holds if the field at a dotted path has one of these values."""
 
     path: str
     within: tuple[str, ...]
 
 
 class AllOf(msgspec.Struct, frozen=True):
-    """Holds if all of these rules hold."""
+    """A rule that holds if all of its parts hold."""
 
     all: tuple[Rule, ...]
 
 
 class AnyOf(msgspec.Struct, frozen=True):
-    """Holds if one of these rules holds."""
+    """A rule that holds if at least one of its parts holds."""
 
     any: tuple[Rule, ...]
 
@@ -63,20 +63,24 @@ Rule = Condition | Field | AllOf | AnyOf
 
 
 COMPLETE = Condition("Progressing", "False", reasons=("Complete",))
-"""The latest spec is rolled out, as :mod:`slipway.serving.status.report` reports it."""
+"""A rule that holds if the latest spec is rolled out, according to the conditions of
+:mod:`slipway.serving.status.report`."""
 REACHED = Condition(ROUTED, excused=("NameConflict", "NotRouted", "NoService"), optional=True)
-"""A model ID leads to it, even if not the requested one, or it does not use the gateway."""
+"""A rule that holds if the gateway routes a model ID to the resource, even if it is not the requested ID, or if the
+resource does not use the gateway."""
 RETRYING = "Retrying"
-"""Reason of the condition of a plan while the controller retries a request that the API server rejected."""
+"""Reason of the condition ``Accepted`` while the controller retries a request that the API server rejected."""
 IN_PLACE = Condition("Accepted", excused=(RETRYING,))
-"""Its objects are applied, or the existing ones are kept while the controller retries."""
+"""A rule that holds if the resource's objects are applied, or existing objects stay while the controller retries."""
 ANSWERING = AllOf((IN_PLACE, Condition("Available", excused=("ScaledToZero",)), REACHED))
-"""Requests are answered, even if replicas are still starting; a request wakes a resource that is scaled to zero."""
+"""A rule that holds if the resource serves requests, even if replicas are still starting. A request wakes a resource
+that is scaled to zero."""
 
 ROLLED_OUT = AllOf((Field("status.phase", ("Ready",)), Condition("Accepted"), COMPLETE, REACHED))
-"""The latest spec is rolled out and answers; for kinds whose status has a report's conditions and its phase."""
+"""A rule that holds if the latest spec is rolled out and serves requests. It is for kinds whose status has a phase and
+a report's conditions."""
 UNREACHED = Condition(ROUTED, "False", reasons=("NoId",))
-"""Other resources have all of its IDs."""
+"""A rule that holds if the resource has no model ID, because other resources use all of its IDs."""
 FAILED = AnyOf(
     (
         UNREACHED,
@@ -85,33 +89,35 @@ FAILED = AnyOf(
         Condition("Accepted", "False"),
     )
 )
-"""The latest spec cannot be rolled out, and this will not resolve itself; for the same kinds as :data:`ROLLED_OUT`."""
+"""A rule that holds if the latest spec cannot be rolled out, and waiting does not help. It is for the same kinds as
+:data:`ROLLED_OUT`."""
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The meaning of a kind's status."""
+    """The rules that define what the status of a kind means."""
 
     ready: Rule
-    """The resource matches its latest spec and is in use."""
+    """The rule that holds if the resource matches its latest spec and is in use."""
     answering: Rule | None = None
-    """The resource is in use, even if the latest spec is not rolled out. None: the same as ready."""
+    """The rule that holds if the resource is in use, even if the latest spec is not rolled out. None means the same
+    rule as ``ready``."""
     failed: Rule
-    """The resource will not become ready without a change."""
+    """The rule that holds if the resource will not become ready without a change."""
     settled: Rule | None = None
-    """The resource matches its spec, but nothing needs to answer and there is nothing to wait for."""
+    """The rule that holds if the resource matches its spec, but has nothing to serve and nothing to wait for."""
     refused: Rule | None = None
-    """The spec is invalid, whatever the state of its dependencies."""
+    """The rule that holds if the spec is invalid, regardless of the state of its dependencies."""
     telling: tuple[Condition, ...] = ()
-    """The conditions that explain why it is not ready, the most relevant first, each in its normal state."""
+    """The conditions that explain why a resource is not ready, the most relevant first, each with its normal status."""
 
 
 def holds(rule: Rule, status: Object) -> bool:
-    """Whether a rule holds for a raw status."""
+    """Whether a rule holds for a resource's raw status."""
     return _holds(rule, _parse_status(status))
 
 
 class _Status(NamedTuple):
-    """A status, and its conditions by type."""
+    """A resource's status, and its conditions by type."""
 
     fields: Object
     """An object whose only field is the status, so that paths begin with ``status``."""
@@ -133,7 +139,7 @@ def _holds(rule: Rule, status: _Status) -> bool:
 
 
 def _is(rule: Condition, condition: Object | None) -> bool:
-    """Whether a condition matches a rule; None: the condition is missing."""
+    """Whether a condition matches a rule. None means that the condition is missing."""
     if condition is None:
         return rule.optional
     reason = condition.get("reason", "")
@@ -144,11 +150,12 @@ def _is(rule: Condition, condition: Object | None) -> bool:
 def summarize(
     raw_status: Object, readiness: Readiness, generation: int, *, newest_answers: bool = True
 ) -> tuple[conditions.Condition, ...]:
-    """Derives Ready, Reconciling and Stalled, in this order, from the other conditions and fields of ``raw_status``.
+    """Derive Ready, Reconciling and Stalled, in this order, from the other conditions and fields of ``raw_status``.
 
-    Ready: the resource is in use, or need not be. Reconciling: it does not match its latest spec yet. Stalled: it will
-    not without a change; never together with Reconciling. ``generation``: of the spec that the status describes.
-    ``newest_answers``: whether replicas of that spec answer, and none of an earlier one.
+    Ready means that the resource is in use, or need not be. Reconciling means that it does not match its latest spec
+    yet. Stalled means that it will not match without a change; Stalled and Reconciling are never both true.
+    ``generation`` is that of the spec that the status describes. ``newest_answers`` is whether only replicas of that
+    spec serve requests.
     """
     status = _parse_status(raw_status)
     refused = readiness.refused is not None and _holds(readiness.refused, status)
@@ -179,8 +186,8 @@ def _reconciling(reason: str, message: str, *, current: bool, stalled: bool) -> 
 
 
 def _explain(status: _Status, readiness: Readiness, *, stalled: bool) -> tuple[str, str]:
-    """Returns the reason and message of the most relevant condition: the first one that is not normal, preferably one
-    that caused the failure."""
+    """Return the reason and message of the most relevant condition that is not normal. If the resource is stalled, a
+    condition that caused the failure comes first."""
     pairs = [(usual, status.conditions.get(usual.type)) for usual in readiness.telling]
     abnormal = [condition for usual, condition in pairs if condition and not _is(usual, condition)]
     fatal = {condition["reason"] for condition in _failures(readiness.failed, status)} if stalled else set()
@@ -189,7 +196,7 @@ def _explain(status: _Status, readiness: Readiness, *, stalled: bool) -> tuple[s
 
 
 def _failures(rule: Rule, status: _Status) -> Iterator[Object]:
-    """Yields the conditions that make a rule hold; nothing if it does not."""
+    """Yield the conditions that make a rule hold. Yield nothing if it does not hold."""
     if not _holds(rule, status):
         return
     if isinstance(rule, AllOf | AnyOf):
@@ -202,7 +209,7 @@ def _failures(rule: Rule, status: _Status) -> Iterator[Object]:
 
 
 def _in_use(status: _Status) -> tuple[str, str]:
-    """Returns the reason and message of Ready while requests are answered and nothing has failed."""
+    """Return the reason and message of Ready while the resource serves requests and nothing has failed."""
     route = status.conditions.get(ROUTED) or {}
     if route.get("status") == "False" and route.get("reason") == NAME_CONFLICT:
         return NAME_CONFLICT, str(route.get("message", ""))
@@ -215,7 +222,7 @@ def _good(status: _Status) -> str:
 
 
 def _value(value: object, path: str) -> object:
-    """Returns the value at a dotted path; None if there is none."""
+    """Return the value at a dotted path, or None if the path does not exist."""
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value

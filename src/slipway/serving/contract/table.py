@@ -1,4 +1,4 @@
-"""Table: implements Api with functions from modules. Omitted functions have defaults."""
+"""An implementation of the Api protocol from functions of modules. Omitted functions have defaults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TAKE_OUT = "Remove it from the spec."
 
 
 class Table(msgspec.Struct, Generic[View], frozen=True, kw_only=True):
-    """Functions of an API; :class:`slipway.serving.contract.api.Api` documents each of them."""
+    """The functions of an API. :class:`slipway.serving.contract.api.Api` documents each function."""
 
     name: str
     resource: CustomResource
@@ -37,6 +37,6 @@ class Table(msgspec.Struct, Generic[View], frozen=True, kw_only=True):
 
 
 def all_granted(_view: object, plan: Plan) -> frozenset[Freedom]:
-    """Grants all freedoms; for kinds whose spec only sets what to load or publish, without access to the pods that do
-    it."""
+    """Grant all freedoms in a plan. Use this function for kinds whose spec only names models to load or publish, and
+    cannot configure the pods that do it."""
     return freedoms(plan.children)

@@ -1,6 +1,7 @@
-"""Watches: common functions from an object's change to the affected resources, and common indexes. Pure.
+"""Common functions that map a change of an object to the affected resources, and common indexes. All functions are
+pure.
 
-In controller-runtime these are Owns, EnqueueRequestsFromMapFunc and IndexField.
+In controller-runtime, they are Owns, EnqueueRequestsFromMapFunc and IndexField.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from slipway.serving.containers.diagnosis import ended
 from slipway.serving.contract.api import Enqueue, Listers, Reference, Watch
 
 NAMESPACE = "namespace"
-"""Index: the namespace of an object."""
+"""Name of the index of objects by namespace."""
 REFERENCES = "references"
-"""Index of resources: the objects that they refer to."""
+"""Name of the index of resources by the objects that they refer to."""
 
 
 def owned_by(
     owner: Kind, *kinds: Kind, listed: bool = True, optional: str = "", elsewhere: str | None = None
 ) -> tuple[Watch, ...]:
-    """Returns watches of the kinds that resources of the kind ``owner`` own. A change enqueues the owner."""
+    """Return watches for ``kinds``, whose objects are children of resources of the kind ``owner``. A change of a child
+    enqueues its owner."""
     enqueue = of_owner(owner)
     return tuple(
         Watch(kind=kind, enqueue=enqueue, owned=True, listed=listed, optional=optional, elsewhere=elsewhere)
@@ -31,7 +33,7 @@ def owned_by(
 
 
 def of_owner(owner: Kind) -> Enqueue:
-    """Enqueues the object's controller, if it is of the kind ``owner``."""
+    """Return a function that enqueues the controlling owner of a changed object if it is of the kind ``owner``."""
     keys = owner_keys(owner)
 
     def enqueue(change: Change, _listers: Listers) -> Iterable[Key]:
@@ -46,8 +48,8 @@ def of_owner(owner: Kind) -> Enqueue:
 
 
 def referenced_by(owner: Kind, kind: Kind, index: str = REFERENCES) -> Enqueue:
-    """Enqueues the resources of the kind ``owner`` that refer to an object of ``kind``; :func:`by_reference` builds the
-    index."""
+    """Return a function that enqueues the resources of the kind ``owner`` that refer to a changed object of ``kind``.
+    The index comes from :func:`by_reference`."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         return [key(resource) for resource in listers.list(owner, index, _place(kind, change.key))]
@@ -56,7 +58,7 @@ def referenced_by(owner: Kind, kind: Kind, index: str = REFERENCES) -> Enqueue:
 
 
 def all_of(kind: Kind) -> Enqueue:
-    """Enqueues all resources of a kind."""
+    """Return a function that enqueues all resources of a kind."""
 
     def enqueue(_change: Change, listers: Listers) -> Iterable[Key]:
         return [key(resource) for resource in listers.list(kind)]
@@ -65,29 +67,31 @@ def all_of(kind: Kind) -> Enqueue:
 
 
 def enqueue_nothing(_change: Change, _listers: Listers) -> Iterable[Key]:
-    """Enqueues no resource, because the objects are only read."""
+    """Enqueue no resource. Use this function for kinds whose objects are read, but whose changes need no
+    reconciliation."""
     return ()
 
 
 def stops(change: Change) -> bool:
-    """Whether this change ended or removed a pod, so that whatever waited for its volumes may continue."""
+    """Whether this change ended or removed a pod, so that a resource that waits for the pod's volumes may continue."""
     return change.old is not None and (change.new is None or ended(change.new) != ended(change.old))
 
 
 def first_or_last(change: Change, listers: Listers, kind: Kind, index: str, values: IndexFunction) -> bool:
-    """Whether this change of an object of ``kind`` adds the first object with some index value, or removes the last.
-    ``values``: the index function."""
+    """Whether this change adds the first object of ``kind`` with some index value, or removes the last one. ``values``
+    is the index function."""
     before, after = (set(values(obj)) if obj else set() for obj in (change.old, change.new))
     return any(listers.count(kind, index, value) == (value in after) for value in before ^ after)
 
 
 def by_namespace(obj: Object) -> Iterable[str]:
-    """Index function for :data:`NAMESPACE`."""
+    """Return the index value of an object for :data:`NAMESPACE`."""
     return (key(obj).namespace,)
 
 
 def by_reference(references: Callable[[Object], Iterable[Reference]]) -> IndexFunction:
-    """Returns the index function for :data:`REFERENCES`: the objects that ``references`` returns for a resource."""
+    """Return the index function for :data:`REFERENCES`. ``references`` returns the objects that a resource refers
+    to."""
     return lambda resource: [_place(one.kind, Key(one.namespace, one.name)) for one in references(resource)]
 
 

@@ -1,1 +1,2 @@
-"""Builders: turn a ModelServer into a Deployment, Services, policies, Jobs and groups of pods. Pure."""
+"""Builders that turn a ModelServer into a Deployment, Services, policies, Jobs and groups of pods. All functions are
+pure."""

@@ -1,7 +1,7 @@
-"""Groups: several pods, a leader and its workers, that together serve one replica of a model, as a LeaderWorkerSet.
-Pure.
+"""Groups of pods, a leader and its workers, that together serve one replica of a model, as a LeaderWorkerSet. All
+functions are pure.
 
-The controller of LeaderWorkerSets (sigs.k8s.io/lws) is optional; without it, a condition reports that (see
+The controller of LeaderWorkerSets (sigs.k8s.io/lws) is optional; without it, a condition reports the missing kind (see
 ``Watch.optional``). It restarts a group as a whole, sets ``LWS_LEADER_ADDRESS``, ``LWS_GROUP_SIZE`` and
 ``LWS_WORKER_INDEX`` in each pod, and labels the pods accordingly.
 """
@@ -18,40 +18,40 @@ from slipway.serving.pods.workload import child, digest, with_selector_labels
 
 LEADER_WORKER_SET = Kind("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets")
 INSTALLED_BY = "the role leader_worker_set"
-"""What to install if the cluster lacks the kind."""
+"""What to install if the cluster has no LeaderWorkerSets."""
 NAME = "leaderworkerset.sigs.k8s.io/name"
-"""Label of a group's pods: the LeaderWorkerSet that created them."""
+"""Label of a group's pods. The value is the name of their LeaderWorkerSet."""
 LEADERS = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
-"""Labels that only leaders have: they answer requests, their workers do not."""
+"""Labels that only leaders have. Leaders serve requests, and workers do not."""
 EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-"""Annotation: a node label, such as the rack's, of which each group has one value exclusively."""
+"""Annotation with the key of a node label, such as the rack's. No two groups run on nodes with the same value."""
 LONGEST_NAME = 44
 """Maximum length of a LeaderWorkerSet's name. Its controller creates StatefulSets called ``<name>-<group>``, and
-Kubernetes labels their pods with that name and a hash of eleven characters: 63 in total, with room for a million
-groups."""
+Kubernetes labels their pods with that name and a hash of eleven characters. The limit for both is 63, which leaves
+enough characters for a million groups."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a LeaderWorkerSet without its pod templates."""
 
     name: str
-    """At most LONGEST_NAME characters."""
+    """Name of at most ``LONGEST_NAME`` characters."""
     namespace: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str] = {}
     selector: Mapping[str, str]
-    """Labels of all its pods, both leaders and workers."""
+    """Labels of all pods of the LeaderWorkerSet, both leaders and workers."""
     replicas: int | None
-    """Number of groups; None: set by another writer."""
+    """Number of groups, or None if another writer sets the number."""
     size: int
-    """Pods per group, including the leader."""
+    """Number of pods per group, including the leader."""
 
 
 def leader_worker_set(leader: Object, worker: Object, group: Group) -> Object:
-    """Builds a LeaderWorkerSet from two finished templates, for server-side apply.
+    """Build a LeaderWorkerSet from two finished pod templates, for server-side apply.
 
-    If one pod of a group is replaced, the whole group is, after its successor is up. Leaders and workers carry one
-    digest of both templates, so that a pod of an older spec is recognized whichever of the two has changed.
+    If one pod of a group is replaced, the whole group is replaced once its successor runs. Leaders and workers have the
+    same digest of both templates, so that a pod of an older spec is recognized whichever template has changed.
     """
     mark = digest([template_digest(template) or template.get("spec") for template in (leader, worker)])
     topology = (
@@ -79,10 +79,11 @@ def leader_worker_set(leader: Object, worker: Object, group: Group) -> Object:
 
 
 def as_workload(observed: Object) -> Object:
-    """Converts a LeaderWorkerSet to a Deployment for reports and diagnoses: a replica is a group, the template is the
-    leader's.
+    """Convert a LeaderWorkerSet to a Deployment for reports and diagnoses. A replica is a group, and the template is
+    the leader's.
 
-    Releases before 0.8 do not report the generation of their status; it is assumed to be the latest.
+    Releases of LeaderWorkerSet before 0.8 do not report the generation of their status, so the status counts as
+    current.
     """
     template = observed["spec"].get("leaderWorkerTemplate") or {}
     status = {"observedGeneration": generation(observed), **(observed.get("status") or {})}
@@ -94,8 +95,12 @@ def as_workload(observed: Object) -> Object:
 
 
 def owner_name(controller: str, labels: Mapping[str, str]) -> str:
-    """Returns the LeaderWorkerSet of a pod that the StatefulSet ``controller`` created; empty: none. The leaders'
-    StatefulSet has the same name; a workers' StatefulSet is named after its leader, whose name begins with it."""
+    """Return the name of the LeaderWorkerSet of a pod that the StatefulSet ``controller`` created, or an empty string
+    if there is none.
+
+    The leaders' StatefulSet has the same name as the LeaderWorkerSet. A workers' StatefulSet is named after its leader,
+    whose name begins with the name of the LeaderWorkerSet.
+    """
     name = labels.get(NAME, "")
     return name if name and (controller == name or controller.startswith(f"{name}-")) else ""
 

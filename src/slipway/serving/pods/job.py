@@ -1,4 +1,4 @@
-"""Jobs: one container that runs to completion, with a limited number of retries. Pure."""
+"""Jobs that run one container to completion, with a limited number of retries. All functions are pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from slipway.serving.pods.server import Container
 from slipway.serving.pods.workload import child, container_spec
 
 NEVER = 3
-"""Exit status of a program that cannot succeed until a person changes something."""
+"""Exit code of a program that cannot succeed until a person changes something. The Job fails without a retry."""
 PODLESS_SECONDS = 20
-"""How long a Job may have no pod before this counts as a failure."""
+"""Seconds after its creation for which a Job may have no pod before this counts as a failure."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a Job's pod."""
+    """The parameters of a Job and its pod."""
 
     name: str
     namespace: str
     labels: Mapping[str, str]
-    """Labels of the Job and its pods; no Service's selector may match them."""
+    """Labels of the Job and its pods. No Service's selector may match them."""
     container: Container
     volumes: tuple[Object, ...]
     retries: int
@@ -34,14 +34,14 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     tolerations: tuple[Object, ...] = ()
     affinity: Object = {}
     init: tuple[Container, ...] = ()
-    """Containers that run to completion first."""
+    """Containers that run to completion before ``container`` starts."""
     deadline_seconds: int = 0
-    """Seconds after which the Job has failed, whatever the state of its pods; 0: never."""
+    """Seconds after which the Job fails, regardless of the state of its pods. 0 means no limit."""
 
 
 def job(task: Task) -> Object:
-    """Builds a Job. Failed pods are kept, because their last lines explain the failure; a drained node does not count
-    as a failure."""
+    """Build a Job. Failed pods are kept, because their last log lines explain the failure. A pod that a node drain
+    evicts does not count as a failure."""
     pod: Object = {
         "serviceAccountName": task.service_account,
         "securityContext": task.security,
@@ -76,7 +76,8 @@ def job(task: Task) -> Object:
 
 
 def ended(job: Object | None, how: str) -> float | None:
-    """Returns the Unix time at which the Job became ``Complete`` or ``Failed``; None: it has not."""
+    """Return the Unix time at which the Job got the condition ``how``, ``Complete`` or ``Failed``. The result is None
+    if it has no such condition."""
     conditions: Sequence[Object] = (job or {}).get("status", {}).get("conditions") or []
     for condition in conditions:
         if condition["type"] == how and condition["status"] == "True":
@@ -85,22 +86,21 @@ def ended(job: Object | None, how: str) -> float | None:
 
 
 def exceeded(job: Object | None) -> int | None:
-    """Returns the deadline in seconds that a Job has exceeded; None: it has not."""
+    """Return the deadline in seconds that a Job has exceeded, or None if it has not exceeded one."""
     conditions: Sequence[Object] = (job or {}).get("status", {}).get("conditions") or []
     late = any(one["type"] == "Failed" and one.get("reason") == "DeadlineExceeded" for one in conditions)
     return (job or {})["spec"].get("activeDeadlineSeconds") if late else None
 
 
 def job_of(pod: Object) -> OwnerReference | None:
-    """Returns the Job that created a pod; None: no Job did."""
+    """Return the reference to the Job that created a pod, or None if no Job created it."""
     owner = controller_owner(pod)
     of_a_job = owner is not None and (owner.api_version.partition("/")[0], owner.kind) == (JOB.group, JOB.kind)
     return owner if of_a_job else None
 
 
 def pods_of(job: Object | None, pods: Sequence[Object]) -> list[Object]:
-    """Returns those of the pods that this Job created, newest first, without those of an earlier Job with the same
-    name."""
+    """Return the pods that this Job created, newest first. Pods of an earlier Job with the same name are excluded."""
     if job is None:
         return []
     mine = [pod for pod in pods if (maker := job_of(pod)) and maker.uid == job["metadata"].get("uid")]
@@ -108,7 +108,7 @@ def pods_of(job: Object | None, pods: Sequence[Object]) -> list[Object]:
 
 
 def is_active(job: Object, now: float) -> bool:
-    """Whether a Job is running, between two attempts, or about to start. A Job whose pods are rejected is not
+    """Whether a Job is running, between two attempts, or about to start. A Job whose pods the cluster rejects is not
     active."""
     if any(ended(job, how) is not None for how in ("Complete", "Failed")):
         return False
@@ -117,8 +117,8 @@ def is_active(job: Object, now: float) -> bool:
 
 
 def without_pods(job: Object | None, does: str, now: float) -> Diagnosis:
-    """Diagnoses a Job without a pod. Only its events show why the cluster rejects its pods. ``does``: the pods'
-    purpose, such as ``loads the weights``."""
+    """Diagnose a Job without a pod. Only the Job's events show why the cluster rejects its pods. ``does`` is the pods'
+    purpose for the message, such as ``loads the weights``."""
     if job is None or deleting(job) or any(ended(job, how) is not None for how in ("Complete", "Failed")):
         return Diagnosis()
     remaining = created_unix(job) + PODLESS_SECONDS - now
@@ -130,7 +130,7 @@ def without_pods(job: Object | None, does: str, now: float) -> Diagnosis:
 
 
 def last_error(pods: Sequence[Object]) -> str:
-    """Returns the last message of the newest failed pod, on one line; empty: there is none."""
+    """Return the last line of the newest failed pod's termination message, or an empty string if no pod failed."""
     for pod in sorted(pods, key=created_unix, reverse=True):
         status = pod.get("status", {})
         for container in status.get("containerStatuses", []):
@@ -144,7 +144,7 @@ def last_error(pods: Sequence[Object]) -> str:
 
 
 def termination_message(pods: Sequence[Object]) -> str:
-    """Returns the last message of the newest successful pod; empty: there is none."""
+    """Return the termination message of the newest successful pod, or an empty string if there is none."""
     for pod in sorted(pods, key=created_unix, reverse=True):
         if pod.get("status", {}).get("phase") == "Succeeded":
             for container in pod["status"].get("containerStatuses", []):

@@ -1,5 +1,5 @@
-"""Loader: a container that only the controller can query and command, as a sidecar of an engine whose adapters it
-manages. Pure."""
+"""The loader: a sidecar that manages the adapters of an engine. Only the controller can query and command it. All
+functions are pure."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from slipway.serving.pods.workload import UNPRIVILEGED
 from slipway.serving.wire.agent import CONTAINER, CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE, PORT
 
 ADAPTERS, ADAPTERS_FOLDER = "adapters", "/adapters"
-"""The volume for downloaded adapters and their state, and its mount path."""
+"""Name of the volume for downloaded adapters and their state, and its mount path."""
 ADAPTERS_SHARE = Fraction(95, 100)
-"""Share of the volume's limit that adapters may use. The kubelet evicts a pod that exceeds the limit; the loader just
-refuses earlier."""
+"""Share of the volume's size limit that adapters may use. The kubelet evicts a pod that exceeds the limit, so the
+loader rejects adapters earlier."""
 RESTORED = Probe(port=PORT, path="/healthz", period=1, timeout=5, failures=1)
-"""Fails immediately if a restarted engine lacks adapters that it had, so that it gets no requests until it has them
-again. A loader that is slow to answer on a busy node has no effect on the pod."""
+"""Readiness probe that fails immediately while a restarted engine lacks adapters that it had before, so that the engine
+gets no requests. A slow response of a loader on a busy node has no effect on the pod."""
 
 
 def scratch(size: str, volume: str = ADAPTERS) -> Object:
-    """Returns the volume for downloaded adapters. ``size``: a quantity."""
+    """Return the volume for downloaded adapters. ``size`` is a Kubernetes quantity."""
     return volumes.scratch(volume, size)
 
 
 def build_adapter_loader(
     loader: Container, port: int, size: str, controller_key: str, *, kind: str = "", volume: str = ADAPTERS
 ) -> Container:
-    """Returns the container that downloads adapters and makes the engine load them, as the controller requests.
+    """Return the container that downloads adapters and makes the engine load them, as the controller requests.
 
-    ``loader``: its image, credentials and further arguments; ``port``: the engine's port; ``size``: the volume's size;
-    ``kind``: the engine's kind, if its endpoints differ from vLLM's.
+    ``loader`` has the image, credentials and additional arguments, ``port`` is the engine's port, and ``size`` is the
+    volume's size. ``kind`` is the engine's kind if its endpoints differ from vLLM's, and empty otherwise.
     """
     most, engine = int(amount(size) * ADAPTERS_SHARE), f"http://127.0.0.1:{port}"
     arguments = ("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", engine, "--max-bytes", str(most))
@@ -52,8 +52,8 @@ def build_adapter_loader(
 
 
 def with_controller_key(container: Container, controller_key: str) -> Container:
-    """Returns a loader's container with the controller's public key and its pod's uid, which is part of each signed
-    request. Variables of a user cannot replace them."""
+    """Return a loader's container with the controller's public key and its pod's UID, which is part of each signed
+    request. They replace any variables of the same names."""
     ours: tuple[Object, ...] = (
         {"name": CONTROLLER_KEY_VARIABLE, "value": controller_key},
         {"name": POD_UID_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},

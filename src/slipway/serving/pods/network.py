@@ -1,8 +1,8 @@
-"""Network: restricts the clients that can reach the pods of a server, with a NetworkPolicy. Pure.
+"""NetworkPolicies that restrict which clients can reach the pods of a server. All functions are pure.
 
-Policies are additive: a selected pod accepts whatever any of them allows. The policy that closes a loader's port must
-allow all other ports, which would open ports that a namespace's own policies close. It is therefore omitted if the
-namespace has policies.
+NetworkPolicies are additive: a selected pod accepts whatever at least one of them allows. The policy that closes a
+loader's port must allow all other ports, and would thus open ports that a namespace's own policies close. It is
+therefore omitted if the namespace has policies of other owners.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LAST_PORT = 65535
 
 
 def ingress(server: ModelServer, settings: Settings, *, policed: bool) -> tuple[Object, ...]:
-    """Returns the policy for the server's pods, if they need one. ``policed``: whether their namespace has policies of
-    other owners."""
+    """Return the NetworkPolicy for the server's pods, or nothing if they need none. ``policed`` is whether their
+    namespace has policies of other owners."""
     loader = any(container.name == agent.CONTAINER for container in server.sidecars)
     chosen = settings.network_policies
     if chosen.models:
@@ -36,8 +36,11 @@ def ingress(server: ModelServer, settings: Settings, *, policed: bool) -> tuple[
 
 
 def among(name: str, namespace: str, selector: Mapping[str, str], port: int, settings: Settings) -> tuple[Object, ...]:
-    """Returns the policy for several workloads that answer together, if they need one: their pods reach each other at
-    any port, and clients reach this one. ``selector``: labels of all their pods."""
+    """Return the NetworkPolicy for several workloads that serve a model together, or nothing if they need none.
+
+    Their pods can reach each other at any port, and clients can reach ``port``. ``selector`` contains labels that all
+    their pods have.
+    """
     if not settings.network_policies.models:
         return ()
     rules = [{"from": [{"podSelector": {"matchLabels": dict(selector)}}]}, _clients(port, settings)]
@@ -46,8 +49,8 @@ def among(name: str, namespace: str, selector: Mapping[str, str], port: int, set
 
 
 def namespaces(names: Sequence[str]) -> list[Object]:
-    """Returns peers that select all pods of these namespaces. Without names there is no peer, because an empty selector
-    would match every namespace."""
+    """Return policy peers that select all pods of these namespaces. Without names, return no peer, because an empty
+    selector would match every namespace."""
     if not names:
         return []
     named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(names)}
@@ -66,16 +69,16 @@ def _clients(port: int, settings: Settings) -> Object:
 
 
 def _all_but_orders(server: ModelServer) -> Object:
-    """Returns a rule for all ports except the loader's, from anywhere. It also lists the engine's port separately, for
-    networks that do not support port ranges."""
+    """Return a rule that allows all ports except the loader's, from any address. The rule also lists the engine's port
+    separately, for networks that do not support port ranges."""
     tcp = [_port(server.port), _port(1, agent.PORT - 1), _port(agent.PORT + 1, LAST_PORT)]
     others = [_port(1, LAST_PORT, protocol) for protocol in ("UDP", "SCTP")]
     return {"ports": [*tcp, *others]}
 
 
 def _part(name: str, settings: Settings) -> Object:
-    """Returns a peer for the pods of one of Slipway's components. It is limited to the controller's namespace, because
-    the label proves nothing elsewhere."""
+    """Return a policy peer for the pods of one of Slipway's components. The peer is limited to the controller's
+    namespace, because anyone can set the label elsewhere."""
     (here,) = namespaces([settings.system_namespace])
     return {**here, "podSelector": {"matchLabels": {"app.kubernetes.io/name": name}}}
 

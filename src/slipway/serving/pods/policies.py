@@ -1,4 +1,4 @@
-"""Policies: a server's Kubernetes objects for autoscaling, priority and disruption. Pure."""
+"""A server's Kubernetes objects for autoscaling, priority and disruption. All functions are pure."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ SCALE_UP: Object = {
         {"type": "Pods", "value": 2, "periodSeconds": 60},
     ],
 }
-"""A replica needs minutes before it takes load off the others; adding more in the meantime would be too many."""
+"""Scale-up behavior. A new replica needs minutes before it takes load off the others, so further replicas in the
+meantime would be too many."""
 SCALE_DOWN: Object = {
     "stabilizationWindowSeconds": 300,
     "selectPolicy": "Max",
     "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
 }
-"""One at a time, and only after a long lull: starting a replica costs more than leaving one idle for a while."""
+"""Scale-down behavior: one replica at a time, and only after a long period of low load. Starting a replica costs more
+than keeping one idle for a while."""
 UNMOVED = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
 }
-"""Annotations of pods that node autoscalers must not move."""
+"""Annotations of pods that node autoscalers must not evict."""
 
 
 class PolicySubject(Protocol):
-    """The fields of pods and their Deployment that a policy needs; a ModelServer or a Rollout has them."""
+    """The fields of pods and their Deployment that a policy needs. A ModelServer or a Rollout has them."""
 
     @property
     def name(self) -> str: ...
@@ -54,17 +56,17 @@ class PolicySubject(Protocol):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The target average over the replicas."""
+    """A metric and its target average over the replicas."""
 
     type: Literal["Pods", "Resource"]
     name: str
-    """A metric of the pods, or ``cpu`` or ``memory``."""
+    """Name of a pod metric, or ``cpu`` or ``memory``."""
     average: str
-    """A quantity for pod metrics; for resources, a percentage of the pod's request."""
+    """A quantity for pod metrics. For ``cpu`` and ``memory``, a percentage of the pod's request."""
 
 
 def autoscaler(server: PolicySubject, lowest: int, highest: int, targets: tuple[Target, ...]) -> Object:
-    """Builds a HorizontalPodAutoscaler for the server's Deployment."""
+    """Build a HorizontalPodAutoscaler for the server's Deployment."""
     spec = {
         "scaleTargetRef": {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "name": server.name},
         "minReplicas": lowest,
@@ -86,10 +88,11 @@ def _metric(target: Target) -> Object:
 def disruption_budget(
     server: PolicySubject, scale: Scale, settings: Settings, *, protected: bool = False, limit: Object | None = None
 ) -> tuple[Object, ...]:
-    """Builds a budget that allows one of several serving pods to be evicted at a time, or none of a protected server.
-    Pods that do not serve are always evictable. A single pod needs no budget.
+    """Build a PodDisruptionBudget that allows the eviction of one serving pod at a time, or of none if the server is
+    protected.
 
-    ``limit``: ``minAvailable`` or ``maxUnavailable`` from the spec, which replaces these rules.
+    Pods that do not serve can always be evicted. A single unprotected pod gets no budget. ``limit`` is ``minAvailable``
+    or ``maxUnavailable`` from the spec and replaces these rules.
     """
     several = scale.replicas is None or scale.replicas > 1
     if not (limit or protected or (several and settings.disruption_budgets)):
@@ -103,7 +106,8 @@ def disruption_budget(
 
 
 def priority_class(name: str, value: int, description: str, *, preempts: bool) -> Object:
-    """Builds a cluster-scoped priority class for several resources; its value cannot change."""
+    """Build a PriorityClass, which is cluster-scoped and shared by several resources. Kubernetes does not allow a
+    change of its value."""
     return {
         "apiVersion": PRIORITY_CLASS.api_version,
         "kind": PRIORITY_CLASS.kind,

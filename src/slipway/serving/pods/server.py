@@ -1,7 +1,7 @@
-"""ModelServer: the pods that serve one model, described independently of APIs and engines.
+"""The pods that serve one model, described independently of APIs and engines.
 
-With an engine's help, an API maps its spec to a ModelServer, and :mod:`slipway.serving.pods.workload` creates the
-objects.
+An API maps its spec to a ModelServer with an engine's help, and :mod:`slipway.serving.pods.workload` builds the
+Kubernetes objects.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from slipway.serving.routing.route import Route
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """A check that the kubelet repeats: an HTTP path, a command in the container or, without either, whether the port
-    accepts connections. All times are in seconds."""
+    """A check that the kubelet repeats: an HTTP request or a command in the container. Without a path or a command, the
+    kubelet checks whether the port accepts connections. All times are in seconds."""
 
     port: int = 0
-    """0: the engine's port."""
+    """The port to check. 0 means the engine's port."""
     path: str = ""
-    """Returns status 200 if all is well."""
+    """HTTP path that returns status 200 if the container is healthy."""
     command: tuple[str, ...] = ()
-    """Exits with 0 if all is well."""
+    """Command that exits with 0 if the container is healthy."""
     period: int
     timeout: int
     failures: int
-    """Consecutive failures before the kubelet acts."""
+    """Number of consecutive failures before the kubelet acts."""
     initial_delay: int = 0
 
     @property
     def failure_window_seconds(self) -> int:
-        """The longest time until the kubelet gives up, in seconds."""
+        """The longest time, in seconds, until the kubelet acts on the probe."""
         return self.initial_delay + max(self.timeout, self.period * self.failures)
 
 
 def failure_window_seconds(probe: Object) -> int:
-    """Returns the same value for a probe in Kubernetes' format."""
+    """Return the longest time, in seconds, until the kubelet acts on a probe in Kubernetes' format."""
     seconds: int = probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
     delay: int = probe.get("initialDelaySeconds", 0)
     timeout: int = probe.get("timeoutSeconds", 1)
@@ -46,7 +46,7 @@ def failure_window_seconds(probe: Object) -> int:
 
 
 class Probes(msgspec.Struct, frozen=True):
-    """The checks that decide when a container has started, gets requests, and is restarted."""
+    """The checks that decide when a container has started, receives requests, and is restarted."""
 
     startup: Probe
     readiness: Probe
@@ -54,7 +54,7 @@ class Probes(msgspec.Struct, frozen=True):
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A volume of the pod, or a path inside it, mounted in a container."""
+    """A volume of the pod, or a path inside the volume, that is mounted in a container."""
 
     volume: str
     path: str
@@ -63,7 +63,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of the pod. Empty fields use the defaults of the image or of Kubernetes."""
+    """A container of the pod. Empty fields use the defaults of the image or of Kubernetes."""
 
     name: str
     image: str
@@ -75,49 +75,52 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     resources: Object = {}
     mounts: tuple[Mount, ...] = ()
     further_mounts: tuple[Object, ...] = ()
-    """Mounts in Kubernetes' format."""
+    """Additional mounts in Kubernetes' format."""
     readiness: Probe | None = None
-    """Readiness of a container next to the engine; the pod gets no requests while it fails. None: ready while it
-    runs."""
+    """Readiness probe of a sidecar. The pod receives no requests while the probe fails. None means that the container
+    is ready while it runs."""
     security: Object = {}
-    """Security context."""
+    """Security context of the container."""
 
 
 def variables(named: Mapping[str, str]) -> tuple[Object, ...]:
-    """Returns environment variables in Kubernetes' format."""
+    """Return environment variables, by name, in Kubernetes' format."""
     return tuple({"name": name, "value": value} for name, value in named.items())
 
 
 class File(msgspec.Struct, frozen=True):
-    """A text file at an absolute path in the engine's container. Stored in a ConfigMap."""
+    """A text file at an absolute path in the engine's container. A ConfigMap contains the file."""
 
     path: str
     content: str
 
 
 class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the pods of a model need. Unless noted, its objects are in ``namespace`` and called ``name``."""
+    """Everything that the pods of a model need. Unless noted, the Kubernetes objects are in ``namespace`` and called
+    ``name``."""
 
     name: str
     namespace: str
     labels: Mapping[str, str]
-    """Labels of every object and of the pods."""
+    """Labels of the pods and all other objects."""
     selector: Mapping[str, str]
-    """Selects the pods: a subset of their labels that never changes, because a Deployment's selector is immutable."""
+    """Labels that select the pods: a subset of their labels that never changes, because a Deployment's selector is
+    immutable."""
     pod_labels: Mapping[str, str] = {}
-    """Labels of only the pods, which take precedence over ``labels``."""
+    """Labels of only the pods. They take precedence over ``labels``."""
     pod_annotations: Mapping[str, str] = {}
     engine: Container
-    """The container that answers requests."""
+    """The container that serves requests."""
     port: int
-    """The engine's port."""
+    """The port on which the engine listens."""
     probes: Probes
     """The engine's probes. The startup probe's failure window limits the whole start, including the download of the
     weights."""
     probe_overrides: Mapping[str, Object] = {}
-    """``startupProbe``, ``readinessProbe`` or ``livenessProbe`` -> a replacement in Kubernetes' format."""
+    """Probes in Kubernetes' format that replace the engine's, by field name: ``startupProbe``, ``readinessProbe`` or
+    ``livenessProbe``."""
     drain: Drain
-    """How its pods finish their requests."""
+    """How terminating pods finish their requests."""
     init_containers: tuple[Container, ...] = ()
     """Containers that run to completion, one after another, before the engine starts."""
     sidecars: tuple[Container, ...] = ()
@@ -125,24 +128,25 @@ class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
     volumes: tuple[Object, ...] = ()
     """Volumes in Kubernetes' format; see :mod:`slipway.serving.containers.volumes`."""
     files: tuple[File, ...] = ()
-    """Files of the engine. A change of their content replaces the pods, like any change of the spec."""
+    """Files for the engine. A change of their content replaces the pods, like any change of the spec."""
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = ""
-    """An existing ServiceAccount. Empty: an account without permissions, and no token in the pods."""
+    """Name of an existing ServiceAccount. If empty, the pods use an account without permissions and have no token."""
     own_account: bool = False
-    """Whether to create a ServiceAccount called ``name`` if none is given."""
+    """Whether to create a ServiceAccount called ``name`` if ``service_account`` is empty."""
     device_groups: tuple[int, ...] = ()
-    """Groups that may open the device files of GPUs; pods with such GPUs are members."""
+    """IDs of the node groups that may open the device files of GPUs. Pods with such GPUs join these groups."""
     security: Object = {}
     """Security context of the pods."""
     scheduling: Object = {}
-    """Fields of the pod spec that decide where pods run: nodeSelector, affinity, tolerations, priorityClassName ..."""
+    """Fields of the pod spec that decide where pods run, such as nodeSelector, affinity, tolerations and
+    priorityClassName."""
     own_patches: tuple[Object, ...] = ()
-    """The author's JSON patch (RFC 6902) of the finished pod, from the spec's field ``jsonPatches``."""
+    """The author's JSON patch (RFC 6902) for the finished pod, from the spec field ``jsonPatches``."""
     patches: tuple[Object, ...] = ()
-    """The operator's JSON patch, which is applied last."""
+    """The operator's JSON patch for the finished pod, applied after the author's."""
     patches_field: str = "patches"
-    """Field of the operator's patch, for messages."""
+    """Name of the field with the operator's patch, for messages."""
 
     @property
     def startup_seconds(self) -> int:
@@ -151,27 +155,29 @@ class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """The desired replicas, and how they are replaced."""
+    """The desired number of replicas, and how a rollout replaces them."""
 
     replicas: int | None
-    """None: another writer sets it, and the Deployment keeps its number."""
+    """The desired number of replicas. The value is None if another writer sets the number, which the Deployment then
+    keeps."""
     surge: int | None = None
-    """Pods that a rollout creates before it deletes any; 0: it deletes first. None: Kubernetes' default."""
+    """Number of pods that a rollout creates before it deletes any. With 0, it deletes a pod first. None means
+    Kubernetes' default."""
     recreate: bool = False
-    """Whether a rollout deletes all pods before it creates new ones, because there are not enough resources for
+    """Whether a rollout deletes all pods before it creates new ones, because the cluster lacks the resources for
     both."""
     revision_history_limit: int = 2
     """Number of old ReplicaSets to keep."""
 
 
 class ServiceSpec(msgspec.Struct, frozen=True):
-    """A Service: an address for the pods that ``selector`` matches, and its route at the gateway."""
+    """A Service: an address for the pods that ``selector`` matches, and their route at the gateway."""
 
     name: str
     selector: Mapping[str, str]
     route: Route
     port: int = 0
-    """0: the engine's port. Any value leads to the engine's port."""
+    """Port of the Service, which always leads to the engine's port. 0 means the same number as the engine's port."""
     type: str = "ClusterIP"
     node_port: int | None = None
-    """The port on every node, for types that have one; None: any free port."""
+    """The port on every node, for Service types that have one. None means any free port."""

@@ -1,8 +1,8 @@
-"""Builders: turn a ModelServer, its Scale and its ServiceSpecs into a Deployment, Services, a ConfigMap and a
-ServiceAccount. Pure.
+"""Builders that turn a ModelServer, its Scale and its ServiceSpecs into a Deployment, Services, a ConfigMap and a
+ServiceAccount. All functions are pure.
 
-Slipway owns every field here. Fields of other owners stay, because the applier sends these objects with server-side
-apply.
+Slipway owns every field that these builders set. Fields of other owners stay, because the applier sends the objects
+with server-side apply.
 """
 
 from __future__ import annotations
@@ -33,49 +33,49 @@ from slipway.serving.pods.server import Container, File, ModelServer, Mount, Pro
 from slipway.serving.routing.route import route_metadata
 
 MANAGER = "slipway"
-"""Value of the label ``app.kubernetes.io/managed-by`` on all children and, unless an API sets another, on their
-pods."""
+"""Value of the label ``app.kubernetes.io/managed-by`` on all children. Pods have it unless an API sets another
+value."""
 PORT_NAME = "http"
 FILES_VOLUME = "model-files"
 ROLLOUT_MARGIN_SECONDS = 60
-"""Added to the startup limit, so that no rollout counts as failed while a container may still be starting."""
+"""Seconds added to the startup limit, so that no rollout counts as failed while a container may still be starting."""
 UNPRIVILEGED: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-"""A container's security context that meets the Restricted Pod Security Standard."""
+"""Security context of a container that meets the Restricted Pod Security Standard."""
 CONFINED: Object = {"seccompProfile": {"type": "RuntimeDefault"}}
-"""The pod's seccomp profile, unless the spec or the operator sets another. Without it, a container may use every system
-call of the kernel."""
+"""Security context with the pod's seccomp profile, unless the spec or the operator sets another. Without a profile, a
+container may use every system call of the kernel."""
 FILE_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
 def restricted(user: int | None) -> Object:
-    """Returns a pod's security context that meets the Restricted Pod Security Standard. None: the cluster assigns the
-    user."""
+    """Return a pod's security context that meets the Restricted Pod Security Standard. ``user`` is None if the cluster
+    assigns the user ID."""
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
     return {"runAsNonRoot": True, **ids, **CONFINED}
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """The children of one served model."""
+    """The Kubernetes objects that serve one model."""
 
     accounts: tuple[Object, ...] = ()
     services: tuple[Object, ...] = ()
     files: tuple[Object, ...] = ()
-    """A ConfigMap, if there are any files."""
+    """A ConfigMap with the engine's files. The value is empty if the engine has no files."""
     deployment: Object
 
     @property
     def dependencies(self) -> tuple[Object, ...]:
-        """All children except the Deployment, which needs them."""
+        """All objects except the Deployment, which needs them."""
         return (*self.accounts, *self.services, *self.files)
 
     @property
     def children(self) -> tuple[Object, ...]:
-        """All objects, those that the Deployment needs first."""
+        """All objects, with the Deployment's dependencies first."""
         return (*self.dependencies, self.deployment)
 
 
 def workload(server: ModelServer, scale: Scale, addresses: Sequence[ServiceSpec]) -> Workload:
-    """Builds the objects that serve one model. Raises InvalidSpecError if the server's patches cannot be applied."""
+    """Build the objects that serve one model. Raise InvalidSpecError if the server's patches cannot be applied."""
     return Workload(
         accounts=(service_account(server),) if server.own_account and not server.service_account else (),
         services=tuple(service(server, address) for address in addresses),
@@ -90,18 +90,18 @@ def child(kind: Kind, name: str, namespace: str, labels: Mapping[str, str], **fi
 
 
 def service_account(server: ModelServer) -> Object:
-    """Builds an account without permissions, whose token is not mounted in the engine."""
+    """Build a ServiceAccount without permissions. Its token is not mounted in the engine."""
     return child(SERVICE_ACCOUNT, server.name, server.namespace, server.labels, automountServiceAccountToken=False)
 
 
 def service(server: ModelServer, address: ServiceSpec) -> Object:
-    """Builds the model's Service in the cluster, which also announces it to the gateway."""
+    """Build a Service for the server's pods. Its route makes the gateway serve the model."""
     whole = address if address.port else msgspec.structs.replace(address, port=server.port)
     return service_of(server.namespace, server.labels, whole)
 
 
 def service_of(namespace: str, labels: Mapping[str, str], address: ServiceSpec) -> Object:
-    """Builds a Service for the pods of another owner's workload. Its port must be set."""
+    """Build a Service with a route for the pods of any workload. ``address.port`` must not be 0."""
     port = {"name": PORT_NAME, "port": address.port, "targetPort": PORT_NAME, "protocol": "TCP"}
     if address.node_port is not None:
         port["nodePort"] = address.node_port
@@ -114,7 +114,7 @@ def service_of(namespace: str, labels: Mapping[str, str], address: ServiceSpec) 
 
 
 def config_map(server: ModelServer) -> Object:
-    """Builds a ConfigMap with the server's files, for its pods to mount."""
+    """Build a ConfigMap with the server's files, for its pods to mount."""
     data = {key: file.content for key, file in file_keys(server.files).items()}
     return child(CONFIG_MAP, files_name(server), server.namespace, server.labels, data=data)
 
@@ -124,8 +124,8 @@ def files_name(server: ModelServer) -> str:
 
 
 def file_keys(files: Sequence[File]) -> dict[str, File]:
-    """Returns ConfigMap key -> file. The key is the path with ``_`` for ``/``, or the path's digest if that is not a
-    valid key or already used."""
+    """Return the server's files by ConfigMap key. A key is the path with ``_`` for ``/``. If that key is invalid or
+    already used, it is a digest of the path."""
     keys: dict[str, File] = {}
     for file in files:
         plain = file.path.replace("/", "_")
@@ -135,7 +135,7 @@ def file_keys(files: Sequence[File]) -> dict[str, File]:
 
 
 def deployment(server: ModelServer, scale: Scale) -> Object:
-    """Builds a Deployment of the server's pods. Raises InvalidSpecError if its patches cannot be applied."""
+    """Build the Deployment of a ModelServer. Raise InvalidSpecError if the server's patches cannot be applied."""
     rollout = Rollout(
         name=server.name,
         namespace=server.namespace,
@@ -148,7 +148,7 @@ def deployment(server: ModelServer, scale: Scale) -> Object:
 
 
 def pod_template(server: ModelServer) -> Object:
-    """Builds the pod template of a ModelServer. Raises InvalidSpecError if its patches cannot be applied."""
+    """Build the pod template of a ModelServer. Raise InvalidSpecError if the server's patches cannot be applied."""
     labels = {**server.labels, **server.selector} | {MANAGED_BY: MANAGER} | dict(server.pod_labels)
     pod = _patched(
         server, {"metadata": {"labels": labels, "annotations": dict(server.pod_annotations)}, "spec": _pod(server)}
@@ -166,12 +166,14 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     selector: Mapping[str, str]
     scale: Scale
     startup_seconds: int
-    """How long a pod may take to start."""
+    """Seconds that a pod may take to start."""
 
 
 def deployment_of(template: Object, rollout: Rollout) -> Object:
-    """Builds a Deployment from a finished pod template. Adds the selector's labels, our label, and the digest that
-    distinguishes the pods from those of an older spec."""
+    """Build a Deployment from a finished pod template.
+
+    Adds the selector's labels, our label, and a digest that distinguishes the new pods from those of an older spec.
+    """
     spec = {
         **({} if rollout.scale.replicas is None else {"replicas": rollout.scale.replicas}),
         "selector": {"matchLabels": dict(rollout.selector)},
@@ -190,14 +192,15 @@ def deployment_of(template: Object, rollout: Rollout) -> Object:
 
 
 def with_selector_labels(template: Object, selector: Mapping[str, str]) -> Object:
-    """Returns a template whose pods carry the selector's labels and ours."""
+    """Return the pod template with the selector's labels and our ``managed-by`` label added."""
     metadata = template.get("metadata") or {}
     labels = {MANAGED_BY: MANAGER, **(metadata.get("labels") or {}), **selector}
     return template if labels == metadata.get("labels") else {**template, "metadata": {**metadata, "labels": labels}}
 
 
 def _marked(template: Object) -> Object:
-    """Adds the digest that distinguishes its pods from those of an older spec, unless it has one."""
+    """Return the pod template with a digest that distinguishes its pods from those of an older spec. A template that
+    already has a digest stays unchanged."""
     annotations = annotations_of(template)
     if TEMPLATE in annotations:
         return template
@@ -206,8 +209,8 @@ def _marked(template: Object) -> Object:
 
 
 def _revision_input(server: ModelServer, spec: Object) -> Object | list[Object]:
-    """Returns everything whose change must replace the pods: their spec, the files that running pods have mounted, and
-    patches of their labels and annotations."""
+    """Return everything whose change must replace the pods: their spec, the mounted files, and the patches of their
+    labels and annotations."""
     files = {file.path: file.content for file in server.files}
     patches = (*server.own_patches, *server.patches)
     marks = [patch for patch in patches if str(patch.get("path", "")).startswith("/metadata")]
@@ -215,9 +218,9 @@ def _revision_input(server: ModelServer, spec: Object) -> Object | list[Object]:
 
 
 def with_labels_of(desired: Object, observed: Object | None) -> Object:
-    """Returns the Deployment with the observed pod labels and annotations, if spec and files of its pods are unchanged.
+    """Return ``desired`` with the observed pod labels and annotations, if the pods' spec and files are unchanged.
 
-    A changed label alone does not replace pods; it is applied together with the next change that does.
+    A changed label alone does not replace pods. It takes effect together with the next change that does.
     """
     old, new = ((item or {}).get("spec", {}).get("template", {}) for item in (observed, desired))
     if template_digest(old) != template_digest(new):
@@ -237,8 +240,8 @@ def with_labels_of(desired: Object, observed: Object | None) -> Object:
 
 
 def keep_deployment(observed: Object, replicas: int | None) -> Object:
-    """Returns a Deployment as observed, with ``replicas`` (see Scale). It continues to serve until its successor can be
-    created."""
+    """Return a manifest that keeps a Deployment as observed, with ``replicas`` (see Scale). The Deployment continues to
+    serve until its successor can be created."""
     metadata = {field: observed["metadata"][field] for field in ("name", "namespace", "labels")}
     spec = {**observed["spec"], "replicas": replicas}
     if replicas is None:
@@ -251,8 +254,8 @@ def digest(value: object) -> str:
 
 
 def _patched(server: ModelServer, pod: Object) -> Object:
-    """Returns the pod after the author's and then the operator's patches, which may change everything except the
-    Deployment's selector labels."""
+    """Return the pod after the author's and then the operator's patches. Raise InvalidSpecError if a patch cannot be
+    applied or removes the spec or a selector label."""
     patched_pod = _apply_patches(server, pod, server.own_patches, "InvalidSpec", "spec.jsonPatches")
     return _apply_patches(server, patched_pod, server.patches, "InvalidConfig", server.patches_field)
 
@@ -304,7 +307,7 @@ def _file_mounts(server: ModelServer) -> list[Mount]:
 
 
 def _answering(server: ModelServer) -> Object:
-    """Returns the additional fields of a container that answers requests."""
+    """Return the additional fields of a container that serves requests: its port, probes and drain hook."""
     probes, hook = server.probes, server.drain.hook(server.port)
     defaults = {
         "startupProbe": _probe(probes.startup),

@@ -1,15 +1,16 @@
-"""Claims: which IDs a Service may have, and which of several Services gets one. Pure.
+"""Rules for which model IDs a Service may have, and which of several Services gets an ID. All functions are pure.
 
 Three rules decide which IDs a Service may have, even if the rightful owner does not exist at the moment:
 
 - ``namespace/...`` belongs to that namespace. A first part that could be a namespace's name counts as one even if the
   namespace does not exist, because it may be created later. The operator must list organizations of hubs with such
   names (``meta-llama``); names with capitals or dots (``Qwen``) cannot be namespaces.
-- An ID that the operator assigned to a namespace belongs to it.
+- An ID that the operator assigned to a namespace belongs to that namespace.
 - Services in namespaces that the operator did not select get no ID.
 
-Of the Services that may have an ID as a name the oldest gets it; if there is none, the oldest that may have it as an
-alias. Controller and gateway both use these rules, so a model's status matches the gateway's behavior.
+An ID goes to the oldest Service that may have it as a name. If there is none, it goes to the oldest Service that may
+have it as an alias. The controller and the gateway use the same rules, so a model's status matches the gateway's
+behavior.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ NOT_ROUTED = "is not served, because the gateway does not serve its namespace (r
 
 
 class Rules(NamedTuple):
-    """The operator's rules."""
+    """The operator's rules for model IDs."""
 
     owners: Mapping[str, str] = {}
-    """ID -> the only namespace whose Services may have it."""
+    """Map of a model ID to the only namespace whose Services may have it."""
     organizations: frozenset[str] = frozenset()
-    """First parts of IDs that name an organization of a hub, although they could be a namespace's name."""
+    """First parts of IDs that name an organization of a hub, although a namespace could have the same name."""
     namespaces: frozenset[str] | None = None
-    """Namespaces whose Services are served; None: all."""
+    """Namespaces whose Services the gateway serves. None means all namespaces."""
 
     def serves(self, namespace: str) -> bool:
-        """Whether Services of this namespace are served."""
+        """Whether the gateway serves the Services of this namespace."""
         return self.namespaces is None or namespace in self.namespaces
 
     def refusal(self, namespace: str, model: str) -> str:
-        """Returns why no Service of the namespace may have this ID; empty if one may."""
+        """Return why no Service of the namespace may have this model ID, or an empty string if one may."""
         if not self.serves(namespace):
             return NOT_ROUTED
         owner = self.owners.get(model)
@@ -55,7 +56,7 @@ class Rules(NamedTuple):
         return f"belongs to namespace {first}, unless hubOrganizations names {first}"
 
     def apply(self, service: RoutedService) -> RoutedService:
-        """Returns the Service with its forbidden IDs marked as refused, and its forbidden aliases removed."""
+        """Return the Service with its forbidden IDs marked as refused and its forbidden aliases removed."""
         refused_models = {model for model, _unused in service.refused}
         qualified = (service.qualified,) if service.qualified else ()
         ids = [model for model in dict.fromkeys((*service.route.models, *qualified)) if model not in refused_models]
@@ -70,7 +71,7 @@ class Rules(NamedTuple):
 
 
 DEFAULT = Rules()
-"""Rules without any settings of the operator: ``namespace/...`` still belongs to that namespace."""
+"""The rules that apply without settings of the operator. ``namespace/...`` still belongs to that namespace."""
 
 
 def _first(name: str) -> bool:
@@ -78,7 +79,8 @@ def _first(name: str) -> bool:
 
 
 def faults(owners: Mapping[str, str], organizations: Iterable[str], selector: str) -> list[str]:
-    """Returns the problems of the operator's settings, each with the setting's name."""
+    """Return messages about invalid settings of the operator, each with the setting's name. The result is empty if all
+    are valid."""
     messages = [f"idOwners: {model!r} is not a model ID" for model in owners if not MODEL_ID.fullmatch(model)]
     messages += [f"idOwners: {name!r} is not a namespace" for name in owners.values() if not NAMESPACE.fullmatch(name)]
     messages += [
@@ -92,25 +94,26 @@ def faults(owners: Mapping[str, str], organizations: Iterable[str], selector: st
 
 
 def only_name(namespace: Object) -> Object:
-    """Returns a namespace with nothing but its identity."""
+    """Return a namespace reduced to its name, UID and resource version, for the cache."""
     metadata = namespace["metadata"]
     return {"metadata": {field: metadata[field] for field in ("name", "uid", "resourceVersion") if field in metadata}}
 
 
 def age(service: RoutedService) -> tuple[int, str]:
-    """Sort key of Services: oldest first, then by ``namespace/name``."""
+    """Return the key that sorts Services by creation, oldest first, and then by ``namespace/name``."""
     return service.since, service.key
 
 
 def by_age(services: Iterable[RoutedService]) -> list[RoutedService]:
-    """Returns the Services in the order in which they get IDs."""
+    """Return the Services in the order in which they get IDs, oldest first."""
     return sorted(services, key=age)
 
 
 def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
-    """Decides which Service answers for each public model name.
+    """Return the Service that serves each public model ID, by ID.
 
-    Controller and gateway both call this and ``owners``, so a model's status matches the gateway's behavior.
+    The controller and the gateway both call this function and ``owners``, so a model's status matches the gateway's
+    behavior.
     """
     decided: dict[str, RoutedService] = {}
     for service in by_age(services):
@@ -120,7 +123,8 @@ def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
 
 
 def owners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
-    """Decides which Service answers for each qualified ID. Two Services of different APIs may share one."""
+    """Return the Service that serves each qualified ID ``namespace/name``, by ID. If Services of two APIs have the same
+    qualified ID, the older one gets it."""
     decided: dict[str, RoutedService] = {}
     for service in by_age(services):
         if service.qualified and not service.why_not(service.qualified):
@@ -129,7 +133,8 @@ def owners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
 
 
 def alias_holders(services: Iterable[RoutedService], names: Container[str]) -> dict[str, RoutedService]:
-    """Decides which Service answers for each alias. ``names``: IDs that are names of Services."""
+    """Return the Service that serves each alias, by alias. Aliases in ``names``, which are IDs of Services, are
+    skipped."""
     decided: dict[str, RoutedService] = {}
     for service in by_age(services):
         for alias in service.route.aliases:

@@ -1,4 +1,4 @@
-"""Demand: whether requests for a Service are in flight or waiting at the gateways, and since when. Pure."""
+"""Whether a Service has requests in flight or waiting at the gateways, and since when. All functions are pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import msgspec
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """The combined report of all gateways about one Service."""
+    """The combined reports of all gateways about one Service."""
 
     busy: bool
-    """Whether requests for the Service are in flight or waiting."""
+    """Whether the Service has requests in flight or waiting at a gateway."""
     since: float
-    """Unix time since which ``busy`` has had this value, as far as this process has observed it."""
+    """Unix time since which ``busy`` has had its current value, as observed by this process."""
 
 
 def observe(before: Demand | None, requests: int, now: float, *, complete: bool) -> Demand | None:
-    """Returns the demand after another observation; None: unknown yet.
+    """Return the demand after another observation, or None if it is still unknown.
 
-    ``complete``: whether all gateways answered. A silent gateway may have requests, so without it no Service becomes
-    idle.
+    ``complete`` is whether all gateways answered. A Service becomes idle only if they did, because a silent gateway may
+    have requests for it.
     """
     busy = requests > 0
     if not busy and not complete:

@@ -1,4 +1,4 @@
-"""Paths: the request paths of models. The gateway serves them; engines and routes list the ones that they support."""
+"""Request paths of models. The gateway serves them. Engines and routes list the paths that they support."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import NamedTuple
 
 
 class ModelPath(NamedTuple):
-    """A path that accepts POST with the model ID in its body."""
+    """A path that accepts POST requests with the model ID in the body."""
 
     path: str
     form: bool = False
-    """Whether the body is a form with a field ``model``; otherwise it is JSON."""
+    """Whether the body is a form with a field ``model``. Otherwise it is JSON."""
     prompt: str = ""
-    """The body's field with the prompt, if an engine can reuse its work for requests with the same beginning."""
+    """Name of the body field with the prompt, if an engine can reuse its work for prompts with the same beginning. The
+    value is empty otherwise."""
     anthropic: bool = False
-    """Whether clients expect errors in Anthropic's format; otherwise in OpenAI's."""
+    """Whether clients expect errors in Anthropic's format. Otherwise they expect OpenAI's."""
 
 
 PATHS: tuple[ModelPath, ...] = (
@@ -39,29 +40,29 @@ PATHS: tuple[ModelPath, ...] = (
     ModelPath("/v1/images/edits", form=True),
     ModelPath("/v1/images/variations", form=True),
 )
-"""Paths of Anthropic's protocol first, forms last. A list instead of a prefix, because engines also have administrative
-paths."""
+"""Paths of POST requests, with those of Anthropic's protocol first and those with forms last. The gateway needs this
+list instead of a prefix, because engines also have administrative paths."""
 
 STORED_RESPONSE = "/v1/responses/{id}"
-"""A response that the engine stores, with all operations on it."""
+"""Path of a response that the engine stores, for all operations on the response."""
 SESSION = "/v1/realtime"
-"""A WebSocket."""
+"""Path of a WebSocket session."""
 
 NAMES = (*(one.path for one in PATHS), STORED_RESPONSE, SESSION)
-"""All paths that an engine may support, including two with the model in the query."""
+"""All paths that an engine may support, including the two whose requests have the model ID in the query."""
 BITS: Mapping[str, int] = {path: 1 << number for number, path in enumerate(NAMES)}
-"""A bit for each path, so that a set of paths is the sum of their bits."""
+"""Map of a path to a bit, so that an integer can represent a set of paths."""
 FIRST_OPENAI = min(BITS[one.path] for one in PATHS if not one.anthropic)
 FIRST_FORM = min(BITS[one.path] for one in PATHS if one.form)
 
 
 def all_but(*lacking: str) -> tuple[str, ...]:
-    """Returns every path except these."""
+    """Return all paths except those in ``lacking``."""
     return tuple(path for path in NAMES if path not in lacking)
 
 
 def unknown(served: Iterable[str]) -> int:
-    """Returns the set of the paths that are not served; empty if ``served`` is empty, which means that it is not
-    known."""
+    """Return the paths that are not in ``served``, as a sum of ``BITS``. Return 0 if ``served`` is empty, which means
+    that the engine's paths are not known."""
     paths = frozenset(served)
     return sum(bit for path, bit in BITS.items() if path not in paths) if paths else 0

@@ -1,8 +1,8 @@
-"""Routes: the model names for which a Service answers.
+"""Routes: the model IDs that the gateway serves with a Service.
 
-The controller writes them, users may write them by hand, and the gateway reads them. A Service is routed if it has the
-label ``slipway.inference/route: "true"``. Its annotation with the same name holds a :class:`Route` as JSON. Every field
-has a default, so an engine deployed by hand needs only the label.
+The controller writes routes, users may write them by hand, and the gateway reads them. A Service has a route if it has
+the label ``slipway.inference/route: "true"``. Its annotation with the same name contains a :class:`Route` as JSON.
+Every field has a default, so an engine that is deployed by hand needs only the label.
 """
 
 from __future__ import annotations
@@ -18,41 +18,44 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.kube.objects import Object, created_unix, resource_version
 
 ROUTE = "slipway.inference/route"
-"""Name of both the label (value ``"true"``) and the annotation (value: the route as JSON)."""
+"""Key of both the label (with the value ``"true"``) and the annotation (with the route as JSON)."""
 MOST_BYTES = 16384
-"""Maximum size of the annotation in bytes; a longer one is an error."""
+"""Maximum size of the annotation in bytes. A longer annotation is an error."""
 OVERSIZED = " " * (MOST_BYTES + 1)
-"""Replaces every longer annotation in the cache: it causes the same error, and all copies share one string."""
+"""Value that replaces every longer annotation in the cache. It causes the same error, and all Services share one
+string."""
 MOST_LABELS = 100
-"""Maximum labels of a route, because the gateway compares all of them with a selector."""
+"""Maximum number of labels in a route. The limit exists because the gateway compares all labels with a selector."""
 MOST_LABEL_CHARACTERS = 8192
-"""Maximum total length of the labels that the controller writes into a route, in characters, to keep its annotation
-below the limit."""
+"""Maximum total length, in characters, of the labels that the controller writes into a route. It keeps the annotation
+below ``MOST_BYTES``."""
 MOST_IDS = 64
 MOST_ALIAS_CHARACTERS = 4096
-"""Maximum total length of the aliases that the controller writes into a route, in characters, for the same reason."""
+"""Maximum total length, in characters, of the aliases that the controller writes into a route. It keeps the annotation
+below ``MOST_BYTES``."""
 MOST_FEATURES = 64
 MOST_PATHS = 64
 MOST_TARGETS = 16
 MOST_TARGET_CHARACTERS = 16384
-"""Maximum total length of the IDs and conditions of all targets, in characters, as the gateway stores them."""
+"""Maximum total length, in characters, of the IDs and conditions of all targets of a route, as the gateway stores
+them."""
 MOST_PORTS = 100
-"""Maximum ports of a routed Service."""
+"""Maximum number of ports of a Service with a route."""
 _ID = r"[A-Za-z0-9][A-Za-z0-9._:/@+~=,-]{0,252}"
 MODEL_ID = re.compile(_ID)
-"""IDs that need no quoting in HAProxy's maps and commands. The pattern accepts the IDs of every public hub."""
+"""Pattern of model IDs that need no quoting in HAProxy's maps and commands. It matches the IDs of every public hub."""
 NOT_HELD = "\0"
-"""Replaces an annotation that was not cached because its namespace has exhausted its budget."""
+"""Value that replaces an annotation that is not cached because the namespace has exhausted its budget."""
 _MOST_SOURCE, _MOST_OWNER = 512, 253
 _MAX_LISTED_IDS, _MAX_ID_CHARACTERS = 3, 64
-"""How many refused IDs a message lists, and the maximum length of each."""
+"""Number of refused IDs that a message lists, and the maximum length of each."""
 
 
 class PrefixHash(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Consistent hashing with bounded loads over the beginning of a prompt."""
 
     mean_load_factor: int = 125
-    """Percentage of the mean load that no endpoint may exceed while another one can take the request."""
+    """Percentage of the mean load that an endpoint may not exceed while another endpoint can take the request."""
     prefix_char_length: int = 100
     """Number of characters of the prompt that are hashed."""
 
@@ -79,12 +82,13 @@ _LabelValue = Annotated[str, msgspec.Meta(max_length=63)]
 
 
 TEXT_GENERATION = "TextGeneration"
-"""The feature of models that generate text. The model list shows these by default, along with models without
+"""Feature of models that generate text. By default, the model list contains these models and those without any
 features."""
 
 
 class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
-    """The object in the Service's namespace whose scale subresource starts the model when a request waits for it."""
+    """The object, in the Service's namespace, whose scale subresource the gateway updates to start the model when a
+    request waits."""
 
     group: _DomainName
     version: _Version
@@ -93,101 +97,103 @@ class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TargetConditions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The requests that a target accepts. All conditions must hold."""
+    """Conditions for the requests that a target accepts. All conditions must hold."""
 
     headers: Annotated[Mapping[_HeaderName, _HeaderValues], msgspec.Meta(max_length=8)] = {}
-    """Header name -> accepted values; the header must have one of them."""
+    """Map of a header name to accepted values. The request must have the header with one of them."""
     models: Annotated[
         tuple[Annotated[str, msgspec.Meta(pattern=rf"\A{_ID}\Z")], ...], msgspec.Meta(max_length=MOST_IDS)
     ] = ()
-    """Accepted IDs, one of which the request must name. Empty: any ID of the route."""
+    """Accepted model IDs, one of which the request must name. Empty means any ID of the route."""
 
 
 class Target(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A routed Service of the same namespace that answers requests for another one's IDs.
+    """A Service in the same namespace that serves requests for the IDs of another Service's route.
 
-    For each order, the gateway chooses one of the targets that have an endpoint, by weight. If it fails before its
-    response begins, the gateway continues with the next order. Targets of a target are ignored.
+    For each order, the gateway chooses one of the targets that have an endpoint, by weight. If the chosen target fails
+    before its response begins, the gateway continues with the next order. Targets of a target are ignored.
     """
 
     service: _ServiceName = ""
-    """Empty: the Service that has the route."""
+    """Name of the target's Service. Empty means the Service that has the route."""
     weight: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 1
-    """Its weight among the targets of the same order. 0: used only if no other target of this order has an endpoint."""
+    """Weight of the target among the targets of the same order. With 0, the target is used only if no other target of
+    this order has an endpoint."""
     order: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
-    """Targets with a smaller order are used first."""
+    """Position of the target in the sequence. The gateway uses targets with a smaller order first."""
     when: TargetConditions = TargetConditions()
     only: bool = False
     """Whether requests that this target accepts never go to a target of a later order."""
     wait_seconds: _Wait = 0
-    """How long a request waits for endpoints of the target before the next order is used."""
+    """Seconds that a request waits for endpoints of the target before the gateway uses the next order."""
     answer_seconds: _Wait = 0
-    """How long the target may take to begin its response. 0: the limit of all models."""
+    """Seconds that the target may take to begin its response. 0 means the limit of all models."""
 
 
 class Refusal(msgspec.Struct, frozen=True, rename="camel"):
-    """Requests for these IDs get the reason why nothing answers, unless another Service has them."""
+    """A reason that clients get instead of a response if they request these IDs and no Service has them."""
 
     reason: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_]{0,99}\Z")]
     models: Annotated[tuple[str, ...], msgspec.Meta(max_length=2)]
 
 
 class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the gateway needs to know about a Service in addition to its endpoints.
+    """The gateway's configuration of a Service, in addition to the Service's endpoints.
 
-    Unknown fields are ignored, so an older gateway can read what a newer controller writes.
+    Unknown fields are ignored, so an older gateway can read a route that a newer controller wrote.
     """
 
     models: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_IDS)] = ()
-    """Public model IDs, the primary one first. Empty: the Service's name."""
+    """Public model IDs, the primary one first. Empty means the Service's name."""
     port: _PortName = ""
-    """Name of the Service's port that speaks the OpenAI protocol. Empty: the first port."""
+    """Name of the Service port that speaks the OpenAI protocol. Empty means the first port."""
     created: _Seconds = 0
-    """Unix time at which the model was declared, for its model card. 0: the Service's creation."""
+    """Unix time at which the model was declared, for its model card. 0 means the Service's creation."""
     owned_by: Annotated[str, msgspec.Meta(max_length=_MOST_OWNER, pattern=_PLAIN)] = "slipway"
-    """``owned_by`` of the model card."""
+    """Value of ``owned_by`` in the model card."""
     source: Annotated[str, msgspec.Meta(max_length=_MOST_SOURCE, pattern=_PLAIN)] = ""
-    """Origin of the weights, for people: ``hf:<repo>/<file>``. If set, the model card shows it."""
+    """Origin of the weights for people, such as ``hf:<repo>/<file>``. The model card shows it unless it is empty."""
     name: _Name = ""
-    """The model's name within its namespace, for the ID ``namespace/name``, which always works. Empty: the Service's
-    name."""
+    """The model's name within its namespace, for the ID ``namespace/name``. Empty means the Service's name."""
     strategy: Literal["LeastLoad", "PrefixHash"] = "LeastLoad"
-    """How an endpoint is chosen."""
+    """How the gateway chooses an endpoint."""
     prefix_hash: PrefixHash = PrefixHash()
-    """Used only with the strategy PrefixHash."""
+    """Parameters of the strategy PrefixHash. Other strategies ignore them."""
     features: Annotated[tuple[_Feature, ...], msgspec.Meta(max_length=MOST_FEATURES)] = ()
-    """What the model can do (``TextGeneration`` ...), for the filter of the model list. Empty: unknown."""
+    """Capabilities of the model, such as ``TextGeneration``, for the filter of the model list. Empty means unknown."""
     labels: Annotated[Mapping[_LabelKey, _LabelValue], msgspec.Meta(max_length=MOST_LABELS)] = {}
     """The model's labels, for requests that select models with ``X-Label-Selector``."""
     scale: ScaleTarget | None = None
-    """What to scale from zero. None: requests wait for endpoints, and nothing is scaled."""
+    """The object that the gateway scales from zero. With None, requests wait for endpoints, and the gateway scales
+    nothing."""
     wake_seconds: _Wait = 0
-    """How long requests wait for its endpoints if the controller starts it on demand. The gateway's own limit for
-    models that are started from zero still applies. 0: the limit of ``scale``."""
+    """Seconds that requests wait for endpoints if the controller starts the model on demand. The gateway's own limit
+    for starts from zero still applies. 0 means the limit for ``scale``."""
     drop_model_field: bool = False
-    """Whether to hide a form's field ``model`` from the engine, which would misinterpret it as a name of its own
-    models."""
+    """Whether the gateway removes a form's field ``model`` from the request. Some engines would misinterpret it as the
+    name of one of their own models."""
     aliases: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_IDS)] = ()
-    """IDs for which it answers if they are not a Service's name, nor an older Service's alias. Forbidden or invalid
-    aliases are silently ignored."""
+    """Additional IDs of the Service, which it gets unless they are the name of any Service or an alias of an older one.
+    Forbidden and invalid aliases are silently ignored."""
     internal: bool = False
-    """Whether it answers only as another Service's target, without its own IDs. ``models`` and ``aliases`` are
+    """Whether the Service has no IDs and only serves as another Service's target. ``models`` and ``aliases`` are then
     ignored."""
     targets: Annotated[tuple[Target, ...], msgspec.Meta(max_length=MOST_TARGETS)] = ()
-    """Services that answer for the Service's IDs. Empty: the Service itself."""
+    """Services that serve requests for the Service's IDs. Empty means the Service itself."""
     paths: Annotated[tuple[_Path, ...], msgspec.Meta(max_length=MOST_PATHS)] = ()
-    """Paths that the engine serves. The gateway rejects requests for other model paths. Empty: unknown, and nothing is
-    rejected."""
+    """Paths that the engine serves. The gateway rejects requests for other model paths. Empty means unknown, and the
+    gateway rejects none."""
     refusal: Refusal | None = None
-    """Set if the (internal) Service represents a model that cannot be served."""
+    """The reason for clients if the Service, which is internal, represents a model that cannot be served. The value is
+    None otherwise."""
 
 
 class InvalidRouteError(ValueError):
-    """The annotation is not a valid route. The message names the field."""
+    """The annotation is not a valid route. The message names the invalid field."""
 
 
 class Refused(NamedTuple):
-    """An ID that a Service requests and may not have."""
+    """An ID that a Service requests but may not have."""
 
     model: str
     why: str
@@ -195,32 +201,33 @@ class Refused(NamedTuple):
 
 
 class RoutedService(NamedTuple):
-    """A routed Service, with all defaults of its route filled in."""
+    """A Service with a route, in which all defaults are filled in."""
 
     namespace: str
     name: str
     route: Route
     since: int
-    """Unix time of the Service's creation, which only the API server can set. It decides name conflicts."""
+    """Unix time of the Service's creation, which only the API server can set. It decides which of several Services gets
+    an ID."""
     refused: tuple[Refused, ...] = ()
-    """Refused public IDs, and the qualified ID if refused. Invalid ones have been removed from the route's models."""
+    """Refused public IDs, and the qualified ID if it is refused. Invalid IDs are no longer in the route's models."""
     denied: tuple[Refused, ...] = ()
-    """Refused aliases, already removed from the route. They are not an error, but explain why requests for them are not
-    answered."""
+    """Refused aliases, which are no longer in the route. They are not an error, but explain why the gateway rejects
+    requests for them."""
 
     @property
     def key(self) -> str:
-        """``namespace/name`` of the Service, which breaks ties."""
+        """The Service as ``namespace/name``, which breaks ties between Services of the same age."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def qualified(self) -> str:
-        """The model ID that always reaches this Service; empty for an internal one."""
+        """The model ID ``namespace/name`` of this Service. The value is empty if the Service is internal."""
         return "" if self.route.internal else f"{self.namespace}/{self.route.name}"
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The public model IDs that it requests and may have."""
+        """The public model IDs that the Service requests and may have."""
         if not self.refused:
             return self.route.models
         refused = {model for model, _unused in self.refused}
@@ -228,22 +235,23 @@ class RoutedService(NamedTuple):
 
     @property
     def complaint(self) -> str:
-        """The problems of its IDs, in one sentence that lists the first few; empty if there are none."""
+        """The refused IDs with reasons, as text for a message. The first few are listed and the others counted. The
+        value is empty if there are none."""
         complaints = [f"model id {_short(model)} {why}" for model, why in self.refused[:_MAX_LISTED_IDS]]
         rest = len(self.refused) - len(complaints)
         return "; ".join([*complaints, *([f"and {rest} more IDs cannot be served"] if rest else [])])
 
     def why_not(self, model: str) -> str:
-        """Returns why the Service may not have an ID; empty if it may."""
+        """Return why the Service may not have an ID, or an empty string if it may."""
         if not self.refused:
             return ""
         return next((why for refused, why in self.refused if refused == model), "")
 
 
 def routed_service(service: Object) -> RoutedService:
-    """Reads the route of a labelled Service. Invalid IDs are refused without affecting the others.
+    """Return a Service's route with all defaults. Invalid IDs are refused without affecting the others.
 
-    Raises InvalidRouteError if the annotation is not a route or names a port that the Service lacks.
+    Raise InvalidRouteError if the annotation is not a route or names a port that the Service lacks.
     """
     metadata = service["metadata"]
     route = _parse_route((metadata.get("annotations") or {}).get(ROUTE, "{}"))
@@ -267,7 +275,8 @@ def routed_service(service: Object) -> RoutedService:
 
 
 def _parse_route(text: str) -> Route:
-    """Parses the annotation with a Service's route. It is untrusted: raises InvalidRouteError for any problem."""
+    """Parse the annotation with a Service's route. The annotation is untrusted: raise InvalidRouteError for any
+    problem."""
     if text == NOT_HELD:
         raise InvalidRouteError(
             f"the annotations {ROUTE} of this namespace's Services are too large in total: remove some"
@@ -282,7 +291,7 @@ def _parse_route(text: str) -> Route:
 
 
 def _target_characters(route: Route) -> int:
-    """Returns the total length of all targets: each has its conditions, and may repeat all IDs of the route."""
+    """Return the total length of the IDs and conditions of all targets. Each target may repeat all IDs of the route."""
     ids = sum(map(len, (*route.models, *route.aliases)))
     values = (
         3 * len(value.encode())
@@ -293,26 +302,26 @@ def _target_characters(route: Route) -> int:
 
 
 def _aliases(aliases: Iterable[str], models: Sequence[str]) -> tuple[str, ...]:
-    """Returns each valid alias once, without the Service's own names."""
+    """Return each valid alias once, except the Service's own model IDs."""
     return tuple(model for model in dict.fromkeys(aliases) if model not in models and MODEL_ID.fullmatch(model))
 
 
 def _short(text: str) -> str:
-    """Quotes untrusted text for a message, without terminal control characters."""
+    """Quote untrusted text for a message, cut to ``_MAX_ID_CHARACTERS`` and without terminal control characters."""
     return ascii(text if len(text) <= _MAX_ID_CHARACTERS else f"{text[:_MAX_ID_CHARACTERS]}...")
 
 
 class Routes:
-    """The routes of Services, parsed once for each version of a Service."""
+    """A cache of routes that parses each version of a Service once."""
 
     def __init__(self, finish: Callable[[RoutedService], RoutedService] = lambda service: service) -> None:
-        """``finish`` adds whatever else depends only on the Service, once it has been parsed."""
+        """Create an empty cache. ``finish`` is applied to each parsed Service and may depend only on the Service."""
         self._finish = finish
         self._parsed: dict[str, tuple[str, RoutedService | InvalidRouteError]] = {}
 
     def read(self, service: Object) -> RoutedService:
-        """Returns the same as :func:`routed_service`, cached. Raises InvalidRouteError, even for unexpected
-        exceptions."""
+        """Return the result of :func:`routed_service` from the cache. Raise InvalidRouteError if the Service cannot be
+        read for any reason."""
         ident, version = service["metadata"].get("uid", ""), resource_version(service)
         before, outcome = self._parsed.get(ident, ("", None))
         if outcome is None or before != version:
@@ -332,26 +341,26 @@ class Routes:
             return InvalidRouteError(f"it cannot be read ({type(error).__name__})")
 
     def forget_others(self, services: Iterable[Object]) -> None:
-        """Forgets all Services except these."""
+        """Forget all Services except ``services``."""
         uids = {service["metadata"].get("uid", "") for service in services}
         if len(self._parsed) > len(uids):
             self._parsed = {ident: cached for ident, cached in self._parsed.items() if ident in uids}
 
     def forget(self, service: Object) -> None:
-        """Forgets a deleted Service."""
+        """Forget a deleted Service."""
         self._parsed.pop(service["metadata"].get("uid", ""), None)
 
 
 def bounded(annotation: str) -> str:
-    """Returns the annotation as it is cached: unchanged, or OVERSIZED if it is too long."""
+    """Return the annotation for the cache: unchanged, or ``OVERSIZED`` if it is too long."""
     return annotation if len(annotation) <= MOST_BYTES else OVERSIZED
 
 
 def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Returns the labels and annotations of a routed Service.
+    """Return the labels and annotations of a Service with this route.
 
-    Texts for people come from a spec, where they may be longer than a route allows, so they are cut. Only the first
-    aliases are kept.
+    Texts for people may be longer in a spec than a route allows, so they are cut. Only as many aliases as a route may
+    have are kept.
     """
     route_text = msgspec.structs.replace(
         route,
@@ -363,13 +372,13 @@ def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 
 def _cut(text: str, most: int) -> str:
-    """Removes control characters, and cuts the text to ``most`` characters."""
+    """Remove control characters, and cut the text to ``most`` characters."""
     plain = _CONTROL.sub("", text)
     return plain if len(plain) <= most else f"{plain[: most - 3]}..."
 
 
 def _first(aliases: Sequence[str]) -> tuple[str, ...]:
-    """Returns as many of the first aliases as a route may have."""
+    """Return as many of the first aliases as a route may have."""
     characters = accumulate(map(len, aliases))
     return tuple(alias for alias, upto in zip(aliases, characters, strict=True) if upto <= MOST_ALIAS_CHARACTERS)[
         :MOST_IDS

@@ -1,9 +1,9 @@
-"""Scaling: how many replicas a model's requests need. Pure; the controller's autoscaler calls it.
+"""The number of replicas that a model's requests need. All functions are pure.
 
-There are two measures of the same requests. The steady one is the mean over the window. The quick one is the minimum of
-the samples of the last few seconds, so that a burst counts immediately and a single outlier does not; a load slightly
-above the replicas' target is not a burst. The replicas increase if either measure needs more. They decrease only if
-neither has needed them for the delay.
+The controller's autoscaler measures the same requests in two ways. The steady measure is the mean over the window. The
+quick measure is the minimum of the last few samples, so that a burst counts immediately and a single outlier does not.
+A load slightly above the replicas' target is not a burst. The number of replicas increases if either measure needs
+more. It decreases only if neither measure has needed the replicas for the delay.
 """
 
 from __future__ import annotations
@@ -18,92 +18,94 @@ from slipway.kube.objects import Kind
 QUICK_SAMPLES = 3
 """Number of consecutive samples that must show a burst."""
 BURST = 1.2
-"""Load from which there is a burst, relative to the target of the current replicas."""
+"""Load that counts as a burst, relative to the target of the current replicas."""
 ROUNDING = 1e-9
-"""Rounding errors in sums of fractions must not add a replica."""
+"""Tolerance for rounding errors in sums of fractions, so that they do not add a replica."""
 WAKE = ("get", "update")
-"""The gateway's RBAC verbs on scales that it sets from zero to one."""
+"""RBAC verbs that the gateway needs for the scale subresources that it sets from zero to one."""
 STATE = "slipway-autoscaler"
 
 
 class ScaleTarget(msgspec.Struct, frozen=True):
-    """A child of a resource that has its own scale subresource, such as a Deployment."""
+    """A child of a resource with its own scale subresource, such as a Deployment."""
 
     kind: Kind
     name: str
     namespace: str = ""
-    """Empty: the resource's namespace."""
+    """Namespace of the child. Empty means the resource's namespace."""
 
 
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits and timing for one model. Times are in seconds."""
+    """Limits and timing of the autoscaling of one model. Times are in seconds."""
 
     replicas: int
-    """The current replicas in the resource's spec."""
+    """The current number of replicas in the resource's spec."""
     min_replicas: int
     max_replicas: int | None
-    """None: unlimited."""
+    """The upper limit, or None for no limit."""
     target_requests: int
-    """Target for the average requests in flight per replica."""
+    """Target for the average number of requests in flight per replica."""
     interval: float
-    """Length of an interval, whose samples become one mean of the window."""
+    """Length of an interval. The samples of an interval become one mean in the window."""
     window: float
     """Time over which the steady load is averaged."""
     scale_down_delay: float
-    """How long demand must stay lower before scaling down."""
+    """Time for which demand must stay lower before the number of replicas decreases."""
     state: str = STATE
-    """Name of the ConfigMap in the controller's namespace that preserves the averages across restarts."""
+    """Name of the ConfigMap in the controller's namespace that keeps the averages across restarts."""
     target: ScaleTarget | None = None
-    """The object to scale; None: the resource itself."""
+    """The object to scale. None means the resource itself."""
     services: tuple[str, ...] | None = None
-    """Names of the resource's Services whose requests count; None: all of them."""
+    """Names of the resource's Services whose requests count. None means all of them."""
 
     def bounded(self, replicas: int) -> int:
-        """Limits the number to the bounds; the lower bound takes precedence if they conflict."""
+        """Return the number of replicas, limited to the bounds. The lower bound takes precedence if they conflict."""
         upper = replicas if self.max_replicas is None else min(replicas, self.max_replicas)
         return max(upper, self.min_replicas)
 
 
 class High(NamedTuple):
-    """The highest required number at a time, unless a later one was as high."""
+    """A required number of replicas, and the time at which it was last required. The time is in seconds of the
+    autoscaler's clock."""
 
     at: float
     replicas: int
 
 
 class Load(msgspec.Struct, frozen=True):
-    """The stored measurements of one model's requests."""
+    """The measured requests of one model."""
 
     window: tuple[float, ...]
-    """The mean of each interval, oldest first."""
+    """Mean number of requests in each interval, oldest first."""
     began: float
-    """Start of the current interval."""
+    """Time at which the current interval began, in seconds of the autoscaler's clock."""
     gathered: tuple[float, ...] = ()
     recent: tuple[float, ...] = ()
     highs: tuple[High, ...] = ()
     replicas: int = 0
-    """Replicas in the resource's spec at the last sample."""
+    """Number of replicas in the resource's spec at the last sample."""
 
     @property
     def average(self) -> float:
-        """Average requests in flight over the window."""
+        """Average number of requests in flight over the window."""
         return sum(self.window) / len(self.window)
 
 
 def intervals(scaling: Scaling) -> int:
-    """Returns the number of intervals in the window."""
+    """Return the number of intervals in the window."""
     return max(1, math.ceil(scaling.window / scaling.interval))
 
 
 def begin(scaling: Scaling, average: float, now: float) -> Load:
-    """Returns the load of a model that was not measured before. ``average``: its stored average, or 0."""
+    """Return the initial load of a model. ``average`` is its stored average number of requests, or 0."""
     return Load(window=(average,) * intervals(scaling), began=now)
 
 
 def add_sample(load: Load, scaling: Scaling, sample: float, now: float, *, complete: bool = True) -> tuple[Load, int]:
-    """Adds a sample of the requests in flight and waiting. Returns the new load and the required replicas.
+    """Add a sample, the number of requests in flight and waiting. Return the new load and the required number of
+    replicas.
 
-    ``complete``: False if a gateway did not answer; the replicas then do not decrease.
+    ``complete`` is False if a gateway did not answer. In this case, the number of replicas does not decrease.
     """
     window, began, gathered = load.window, load.began, (*load.gathered, sample)
     if now - began >= scaling.interval:
@@ -131,7 +133,7 @@ def _required_replicas(average: float, recent: tuple[float, ...], scaling: Scali
 
 
 def _highs(highs: tuple[High, ...], replicas: int, now: float, delay: float) -> tuple[High, ...]:
-    """Adds a number to the list of highs. The highest one within the delay comes first; lower or older ones are
-    dropped."""
+    """Add a required number to the list of highs. The highest number within the delay comes first. Lower and older
+    numbers are dropped."""
     recent = [high for high in highs if high.replicas > replicas and now - high.at < delay]
     return (*recent, High(now, replicas))

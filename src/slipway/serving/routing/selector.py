@@ -1,4 +1,4 @@
-"""Label selectors in Kubernetes' syntax. Pure."""
+"""Parser for label selectors in Kubernetes' syntax. All functions are pure."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class InvalidSelectorError(ValueError):
 
 
 class Requirement(NamedTuple):
-    """One condition. ``operator`` is exists, absent, in, notin, < or >."""
+    """One requirement of a selector. ``operator`` is ``exists``, ``absent``, ``in``, ``notin``, ``<`` or ``>``."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels meet the condition."""
+        """Whether these labels meet the requirement."""
         label = labels.get(self.key)
         if self.operator in ("absent", "notin"):
             return label is None or (self.operator == "notin" and label not in self.values)
@@ -47,7 +47,8 @@ class Requirement(NamedTuple):
 
 
 def parse(*selectors: str) -> tuple[Requirement, ...]:
-    """Parses selectors that must all match. An empty one matches everything. Raises InvalidSelectorError."""
+    """Return the requirements of all selectors, which must all hold. An empty selector has no requirements. Raise
+    InvalidSelectorError if a text is not a label selector."""
     return tuple(requirement for text in selectors if text.strip() for requirement in _parse(text))
 
 

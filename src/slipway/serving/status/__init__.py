@@ -1,1 +1,2 @@
-"""Builders of statuses: conditions, reports, adapters, and why a model does not answer. Pure."""
+"""Builders of statuses: conditions, reports, adapters, and the reason why a model serves no requests. All functions are
+pure."""

@@ -1,4 +1,4 @@
-"""Adapters: the combined state of a resource's adapters in all of its pods. Pure."""
+"""The combined state of a resource's adapters in all of its pods. All functions are pure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from slipway.serving.wire.agent import Adapter, AdapterState, AgentReport
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The state of one adapter."""
+    """The state of one adapter in all pods that serve the model."""
 
     adapter: Adapter
     phase: Literal["Loading", "Loaded", "Failed"]
-    """Loaded: every pod that serves the model has it."""
+    """``Loaded`` if every pod that serves the model has the adapter, ``Failed`` if a pod cannot load it, ``Loading``
+    otherwise."""
     message: str = ""
-    """For a failure: where it happened, and why."""
+    """For a failure, the pod and the cause. The value is empty otherwise."""
 
 
 def standings(
     adapters: Iterable[Adapter], pods: Iterable[Object], reports: Mapping[str, AgentReport]
 ) -> tuple[Standing, ...]:
-    """Returns the state of each adapter. ``reports``: the last reports of the loaders in the pods, by pod uid."""
+    """Return the state of each adapter. ``reports`` maps a pod UID to the last report of the pod's loader."""
     serving = [pod for pod in pods if not deleting(pod) and is_ready(pod)]
     states = {(uid(pod), state.name): state for pod in serving for state in _states(reports, pod)}
     return tuple(_standing(adapter, serving, states) for adapter in adapters)

@@ -1,4 +1,4 @@
-"""Status: builds every status, including the condition that reports a rejection. Pure."""
+"""Builders of statuses and of the condition that reports a rejection. All functions are pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ ACCEPTED = "Accepted"
 
 
 def first_rejection(*causes: object) -> Rejection | None:
-    """Returns the first permanent rejection among ``causes``, otherwise the first one that is retried, if any.
+    """Return the first permanent rejection among ``causes``, or else the first one that the controller retries, or
+    None.
 
     An InvalidSpecError counts as a permanent rejection. Other values, such as valid views, are ignored.
     """
@@ -28,16 +29,16 @@ def first_rejection(*causes: object) -> Rejection | None:
 
 
 def permanent(rejection: Rejection | None) -> Rejection | None:
-    """Returns the rejection if only a change of the spec or of the cluster can resolve it.
+    """Return the rejection if only a change of the spec or of the cluster can resolve it, and None otherwise.
 
-    While a rejection is retried, existing objects keep serving, so it affects only :func:`verdict`.
+    While the controller retries, existing objects continue to serve. Such a rejection affects only :func:`verdict`.
     """
     return None if rejection is None or rejection.retryable else rejection
 
 
 def verdict(rejection: Rejection | None, message: str, *, type_: str = ACCEPTED, reason: str = "Valid") -> Condition:
-    """Returns the condition of a resource's plan: True if it is applied, False if it is rejected, Unknown while the
-    rejection is retried. ``message`` and ``reason`` are those of True."""
+    """Return the condition of a resource's plan: True if the plan is applied, False if it is rejected, and Unknown
+    while the controller retries. ``message`` and ``reason`` are used if it is True."""
     if rejection is None:
         return Condition(type_, "True", reason, message)
     status = "Unknown" if rejection.retryable else "False"
@@ -53,9 +54,10 @@ def build_status(
     rechecks: Iterable[float | None] = (),
     passed_through: frozenset[str] = frozenset(),
 ) -> StatusResult:
-    """Builds the status of ``resource``: the fields of its API, then the conditions, then the ``trailing`` fields.
+    """Build the status of ``resource``: the fields of its API, then the conditions, then the ``trailing`` fields.
 
-    ``rechecks``: seconds after which each part may change without an event; the shortest counts.
+    ``rechecks`` are seconds after which a part of the status may change even if no object changes. The shortest one
+    counts.
     """
     observed = generation(resource)
     marked = [msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=observed)) for one in conditions]

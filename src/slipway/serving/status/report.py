@@ -1,8 +1,10 @@
-"""Report: the conditions of every served model, in all APIs. Pure.
+"""The conditions of every served model, in all APIs. All functions are pure.
 
-Accepted: the spec can be served and its objects exist. Available: at least one replica answers. Progressing: pods of
-the latest spec are starting; ``False/Complete`` once all of them answer, ``False/<failure>`` if they cannot until
-something changes. Routed: the gateway serves the model under its name.
+- Accepted: the spec can be served, and its objects exist.
+- Available: at least one replica serves requests.
+- Progressing: pods of the latest spec are starting. ``False/Complete`` once all of them serve requests, and
+  ``False/<failure>`` if they cannot until something changes.
+- Routed: the gateway serves the model under its name.
 """
 
 from __future__ import annotations
@@ -22,23 +24,23 @@ from slipway.serving.routing.route import RoutedService
 from slipway.serving.status.builder import permanent, verdict
 
 MODEL_ID = "modelId"
-"""Field of a status: the ID that clients send."""
+"""Name of the status field with the model ID that clients send."""
 REPORTED = frozenset({"Accepted", "Available", "Progressing", ROUTED})
-"""Types of the conditions in a report, including the one of ``routed``."""
+"""Types of the conditions in a report, including the condition that :func:`routed` returns."""
 PASSED_THROUGH = frozenset({"WaitingForPods", "RollingOut"})
-"""Reasons that models pass through during a rollout, which cause no Events."""
+"""Reasons that models pass through during a rollout. They cause no Events."""
 SETTLED = frozenset({"Complete", "ScaledToZero", "AsExpected"})
-"""Reasons with which ``False`` is a normal state."""
+"""Reasons for which the status ``False`` of a condition is normal."""
 STARTING = "No replica answers yet; the first start downloads the weights."
 REPLICAS_STARTING = "Replicas of the latest spec are starting."
 SERVING = frozenset({DEPLOYMENT, LEADER_WORKER_SET})
-"""Kinds of workloads whose replicas answer requests."""
+"""Kinds of workloads whose replicas serve requests."""
 MAX_LISTED = 3
-"""The most aliases that a message lists."""
+"""Number of aliases that a message lists."""
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The reason why no replica answers yet, if it is not a failure."""
+    """The reason why no replica serves requests yet, if it is not a failure."""
 
     reason: str
     message: str
@@ -48,21 +50,21 @@ class Component(msgspec.Struct, frozen=True):
     """One workload of a resource as last observed, and its diagnosis."""
 
     workload: Object | None
-    """None if it does not exist."""
+    """The workload, or None if it does not exist."""
     diagnosis: Diagnosis
     name: str = ""
-    """Name for messages, if there are several components."""
+    """Name of the component for messages. The value is empty if there is only one component."""
 
     @property
     def ready(self) -> int:
-        """The number of replicas that answer."""
+        """The number of ready replicas, according to the workload's status."""
         number: int = ((self.workload or {}).get("status") or {}).get("readyReplicas", 0)
         return number
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Phase, numbers of replicas, and conditions without times and generation. ``phase`` is Ready, Failed or
-    Pending."""
+    """Phase, numbers of replicas, and conditions without times and generation. ``phase`` is ``Ready``, ``Failed`` or
+    ``Pending``."""
 
     phase: str
     replicas: int
@@ -77,9 +79,11 @@ def report(
     pending: Pending | None = None,
     starting: str = STARTING,
 ) -> Report:
-    """Derives phase, numbers of replicas and conditions from the components. ``components``: at least one; requests are
-    answered if each has a ready replica. ``others``: the API's own conditions, including Routed. ``starting``: the
-    message while nothing answers although nothing is wrong."""
+    """Derive the phase, the numbers of replicas and the conditions from at least one component.
+
+    The model is available if each component has a ready replica. ``others`` are the API's own conditions, including
+    Routed. ``starting`` is the message while no replica is ready although nothing has failed.
+    """
     replicas = sum(((one.workload or {}).get("status") or {}).get("replicas", 0) for one in components)
     ready = all(one.ready for one in components)
     refused = permanent(rejection)
@@ -139,14 +143,14 @@ def _describe_complete(replicas: int) -> str:
 
 
 def complete(workload: Object) -> bool:
-    """Whether all replicas run the latest spec and answer."""
+    """Whether all replicas of a workload run the latest spec and are ready."""
     desired, updated, ready, total = _count_replicas(workload)
     return _current(workload) and updated == desired and ready >= desired and total == desired
 
 
 def newest_answers(children: Mapping[tuple[Kind, Key], Object]) -> bool:
-    """Whether no workload has replicas of an earlier spec, and each that should have replicas has one that answers:
-    without a ready canary, all requests go to the earlier spec."""
+    """Whether only replicas of the latest specs serve requests: no workload has replicas of an earlier spec, and each
+    that should have replicas has a ready one. Without a ready canary, all requests go to the earlier spec."""
     counts = [_count_replicas(child) for (kind, _name), child in children.items() if kind in SERVING]
     return all(updated >= total and (ready or not desired) for desired, updated, ready, total in counts)
 
@@ -163,8 +167,8 @@ def _count_replicas(deployment: Object) -> tuple[int, int, int, int]:
 
 
 def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Condition:
-    """Returns the condition Routed: whether the Service ``namespace/name`` answers for the public names that it
-    requests."""
+    """Return the condition Routed: whether the Service ``namespace/name`` in ``key`` serves the public IDs in
+    ``names``."""
     own = next((service for service in services if service.key == key), None)
     if own is None:
         return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")
@@ -187,8 +191,8 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
 
 
 def model_id(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Object:
-    """Returns the status field with the ID that clients send: the first of ``names`` that leads to the Service,
-    otherwise the one with the namespace. Empty if no ID leads to it."""
+    """Return the status field with the model ID that clients send: the first of ``names`` that leads to the Service, or
+    else the qualified ID ``namespace/name``. The result is empty if no ID leads to the Service."""
     own = next((service for service in services if service.key == key), None)
     if own is None:
         return {}

@@ -1,8 +1,8 @@
-"""Unready: why a model does not answer, for the gateway's error responses. Pure.
+"""The reason why a model serves no requests, for the gateway's error responses. All functions are pure.
 
-The controller writes the reason, one word, into an annotation of the model's Services, because clients may not be
-allowed to read the status. For a rejected resource without a Service, the controller creates one without pods, which
-claims no model ID.
+The controller writes the reason, one word, into an annotation of the model's Services, because clients may not have
+permission to read the status. For a rejected resource without a Service, the controller creates one that has no pods
+and claims no model ID.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from slipway.serving.pods.workload import child
 from slipway.serving.routing.route import Refusal, Route, route_metadata
 
 UNREADY = "slipway.inference/unready"
-"""The annotation: an :class:`Unready` as JSON."""
+"""Annotation of a Service with an :class:`Unready` as JSON."""
 MOST_BYTES = 256
 RESTARTING = frozenset({"OOMKilled", "CrashLoopBackOff", "StartupTimeout"})
-"""Reasons of engines that terminated: the kubelet restarts them, and the next start may succeed."""
+"""Reasons of engines that terminated. The kubelet restarts them, and the next start may succeed."""
 
 
 class Unready(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why no pod of a Service answers."""
+    """The reason why no pod of a Service serves requests."""
 
     reason: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_]{0,99}\Z")]
     """The reason of the condition Stalled."""
     final: bool = False
-    """Whether waiting is useless, because something must be changed first."""
+    """Whether waiting is useless, because a person must change something first."""
 
 
 class Explanation(NamedTuple):
-    """The explanation for a resource, and the seconds after which it may change without an event."""
+    """Why a resource serves no requests, and the seconds until this may change even if no object changes."""
 
     unready: Unready | None = None
     recheck_seconds: float | None = None
 
 
 def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, node_wait_seconds: float) -> Explanation:
-    """Explains why nothing answers, from a resource's conditions and pods; empty while it is still starting.
+    """Explain from a resource's conditions and pods why nothing serves requests. The explanation is empty while the
+    resource is starting or serving.
 
-    A ready pod answers, or will in a moment: the workload's own status may lag behind, and another failure, such as
-    that of an adapter, does not prevent it from answering.
-
-    ``node_wait_seconds``: how long requests wait for a pod without a node, because a node or a claim may be added.
+    A ready pod serves requests, or will in a moment. The workload's status may lag behind, and another failure, such as
+    that of an adapter, does not prevent the pod from serving. ``node_wait_seconds`` is how long requests wait for a pod
+    without a node, because a node or a claim may be added.
     """
     by_type = {condition["type"]: condition for condition in conditions}
     stalled, available = by_type.get(STALLED), by_type.get("Available")
@@ -66,7 +66,7 @@ def explain(conditions: Iterable[Object], pods: Sequence[Object], now: float, no
 
 
 def parse_unready(annotations: Mapping[str, str]) -> Unready | None:
-    """Parses the annotation :data:`UNREADY`. Returns None if it is missing or invalid."""
+    """Parse the annotation :data:`UNREADY`. Return None if it is missing or invalid."""
     text = annotations.get(UNREADY)
     if text is None:
         return None
@@ -77,12 +77,13 @@ def parse_unready(annotations: Mapping[str, str]) -> Unready | None:
 
 
 def annotation(unready: Unready | None) -> str | None:
-    """Returns the annotation's text; None: no annotation."""
+    """Return the value of the annotation :data:`UNREADY`, or None if the Service should have no such annotation."""
     return msgspec.json.encode(unready).decode() if unready else None
 
 
 def stand_in(api: str, resource: Object, unready: Unready) -> Object:
-    """Builds the Service of a rejected resource: without pods, and without a claim to any ID."""
+    """Build a Service without pods and without model IDs, from which the gateway reads why it rejects requests for
+    ``resource``."""
     namespace, name = key(resource)
     route = Route(name=name, internal=True, refusal=Refusal(unready.reason, (name, f"{namespace}/{name}")))
     labels, annotations = route_metadata(route)
@@ -93,7 +94,7 @@ def stand_in(api: str, resource: Object, unready: Unready) -> Object:
 
 
 def _parse(reason: str, *, final: bool) -> Unready | None:
-    """Returns None for an invalid reason, because conditions of other writers may contain anything."""
+    """Return an Unready, or None if the reason is invalid. Conditions of other writers may contain any text."""
     try:
         return msgspec.convert({"reason": reason, "final": final}, Unready)
     except msgspec.ValidationError:
@@ -105,7 +106,7 @@ def _is_true(condition: Object | None) -> bool:
 
 
 def _unscheduled_since(pod: Object) -> float:
-    """Returns the Unix time since which the pod has waited for a node; 0 if it has one, or is being deleted."""
+    """Return the Unix time since which the pod has waited for a node, or 0 if it has a node or is terminating."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     condition = next((one for one in conditions if one["type"] == "PodScheduled"), None)
     waits = condition is not None and condition["status"] == "False" and not deleting(pod)

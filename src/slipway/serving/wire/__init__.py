@@ -1,1 +1,2 @@
-"""Formats that controller, loader and depot exchange: documents, tokens and addresses. Pure."""
+"""Formats that the controller, the loader and the depot exchange: documents, tokens and addresses. All functions are
+pure."""

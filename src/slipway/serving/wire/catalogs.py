@@ -1,9 +1,9 @@
-"""Catalogs of models that other clusters share: the part of the wire format that is read here, and the state of each
-catalog. Pure.
+"""Catalogs of models that other clusters share: the part of the wire format that Slipway reads, and the state of each
+catalog. All functions are pure.
 
 ``GET <url>/v1/catalog`` returns a :class:`Document`. ``POST <url>/v1/grants`` takes a :class:`GrantRequest` and returns
 a :class:`Grant`, which gives access to one repository of the other cluster's registry for a few minutes. Unknown fields
-are ignored. The documentation describes both for other implementations.
+are ignored. The documentation describes both endpoints for other implementations.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from slipway.decoding import DecodingError, decode_json
 VERSION: Literal["catalog.slipway.inference/v1"] = "catalog.slipway.inference/v1"
 """Version of the wire format."""
 CATALOG, GRANTS = "/v1/catalog", "/v1/grants"
-"""Paths below a catalog's URL."""
+"""Paths of the catalog and of grants, relative to a catalog's URL."""
 IMPORTS = "/v1/imports"
-"""Path on the depot: below it, at ``/<namespace or ->/<name>/<uid>``, a publisher requests the grant for the model that
-it imports."""
+"""Path prefix on the depot. A publisher requests the grant for the model that it imports at ``/<namespace or
+->/<name>/<uid>`` below this path."""
 CATALOG_BYTES = 8 << 20
 ENTRIES = 10_000
 GRANT_BYTES = 64 << 10
@@ -39,18 +39,18 @@ Token = Annotated[str, msgspec.Meta(min_length=1, max_length=16384, pattern=r"\A
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One version of a model."""
+    """One version of a model in a catalog."""
 
     name: Name
     version: Version = ""
-    """Empty: no version."""
+    """Version of the model. The value is empty if the model has no versions."""
     active: bool = True
-    """Whether new imports may use it."""
+    """Whether new imports may use the entry."""
     digest: Digest
     """Digest of the manifest in the other cluster's registry."""
     media_type: Annotated[str, msgspec.Meta(max_length=128)] = ""
     size: Annotated[int, msgspec.Meta(ge=1)]
-    """Total size of everything that the manifest describes, in bytes."""
+    """Total size in bytes of everything that the manifest describes."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -58,12 +58,12 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     api_version: Literal["catalog.slipway.inference/v1"]
     revision: Revision
-    """Changes whenever an entry does. Equal to the response's ETag without quotes."""
+    """Revision of the catalog, which changes whenever an entry changes. Equal to the response's ETag without quotes."""
     entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=ENTRIES)]
 
 
 class GrantRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The entry to pull."""
+    """The catalog entry for which a publisher requests a grant."""
 
     name: Name
     version: Version = ""
@@ -71,55 +71,55 @@ class GrantRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The location of an entry's bytes, and credentials for a few minutes. It is secret."""
+    """The location of an entry's content, and credentials that are valid for a few minutes. A grant is secret."""
 
     api_version: Literal["catalog.slipway.inference/v1"]
     registry: Registry
-    """``HOST[:PORT]``; always TLS."""
+    """Registry as ``HOST[:PORT]``. Clients always use TLS."""
     repository: Repository
     digest: Digest
     token: Token
-    """Token for ``Authorization: Bearer`` at the registry."""
+    """Token for the header ``Authorization: Bearer`` at the registry."""
     expires_at: Annotated[str, msgspec.Meta(max_length=64)]
-    """Time in RFC 3339 format."""
+    """Time at which the token expires, in RFC 3339 format."""
 
 
 class Import(Grant, frozen=True, kw_only=True, rename="camel"):
     """A grant as the depot returns it to a publisher."""
 
     ca: str = ""
-    """PEM of the certificate authority that signed the registry's certificate. Empty: a public one."""
+    """PEM of the certificate authority that signed the registry's certificate. Empty means a public one."""
 
 
 class CatalogAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """A catalog that a resource reads at intervals."""
+    """A catalog that the controller reads at intervals for a resource."""
 
     url: str
     """URL without a trailing slash."""
     credentials: str
-    """Secret in the controller's namespace with ``token``, or with ``username`` and ``password``."""
+    """Name of a Secret in the controller's namespace with ``token``, or with ``username`` and ``password``."""
     authority: str = ""
-    """Secret in the same namespace with ``ca.crt``. Empty: the public authorities."""
+    """Name of a Secret in the same namespace with ``ca.crt``. Empty means the public certificate authorities."""
     refresh_seconds: float
 
 
 class Catalog(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one catalog. It does not exist before the first request."""
+    """The state of one catalog after at least one request."""
 
     address: CatalogAddress
     revision: str = ""
     entries: tuple[Entry, ...] = ()
     refreshed: float | None = None
-    """Unix time of the last valid response; None: never."""
+    """Unix time of the last valid response, or None if there was none."""
     fault: str = ""
-    """Why the last request failed, as a condition's reason; empty: it succeeded."""
+    """Why the last request failed, as a condition's reason. The value is empty if it succeeded."""
     message: str = ""
     passing: bool = False
-    """Whether the fault may resolve itself; the last content stays valid in the meantime."""
+    """Whether the fault may resolve itself. In this case, the last valid content remains in use."""
 
     @property
     def ready(self) -> bool:
-        """Whether models may be selected from it."""
+        """Whether models may be selected from the catalog."""
         return self.refreshed is not None and (not self.fault or self.passing)
 
     @property
@@ -129,18 +129,21 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UndecidedError(Exception):
-    """No selection is possible. The message contains the reason and the fix."""
+    """No catalog or entry can be selected. The message contains the reason and the fix."""
 
     def __init__(self, message: str, *, passing: bool) -> None:
         super().__init__(message)
         self.message = message
         self.passing = passing
-        """Whether a catalog that is added or responds resolves it; otherwise a person must change something."""
+        """Whether the problem resolves once a catalog is added or responds. Otherwise a person must change the spec."""
 
 
 def choose_catalog(catalogs: Mapping[str, Catalog | None], source: str | None) -> str:
-    """Returns the name of the catalog to select from: ``source``, or the only one that is ready. A catalog that is None
-    has not been read; until all have been, it is unknown whether there is only one. Raises UndecidedError."""
+    """Return the name of the catalog to select from: ``source``, or the only ready catalog if ``source`` is None.
+
+    A catalog is None until it has been read. Raise UndecidedError while any candidate is None, because another one may
+    become ready, and if no catalog or more than one is ready.
+    """
     candidates = catalogs if source is None else {source: catalogs[source]} if source in catalogs else {}
     unread = next((name for name, catalog in candidates.items() if catalog is None), None)
     if unread is not None:
@@ -158,9 +161,10 @@ def choose_catalog(catalogs: Mapping[str, Catalog | None], source: str | None) -
 
 
 def choose_entry(catalog: Catalog, place: str, name: str, version: str | None) -> Entry:
-    """Returns a catalog's active entry with this name and version. Without a version, the name must have only one.
+    """Return the active entry with this name and version. If ``version`` is None, the catalog must have exactly one
+    version.
 
-    ``place``: name of the catalog, for messages. Raises UndecidedError.
+    ``place`` is the catalog's name for messages. Raise UndecidedError if no entry or more than one matches.
     """
     there = [entry for entry in catalog.active if entry.name == name]
     matches = [entry for entry in there if version in (None, entry.version)]
@@ -177,7 +181,7 @@ def choose_entry(catalog: Catalog, place: str, name: str, version: str | None) -
 
 
 def read_catalog(body: bytes | bytearray) -> Document:
-    """Parses a catalog. Raises DecodingError if it is invalid, or lists a version of a model twice."""
+    """Parse a catalog. Raise DecodingError if it is invalid or contains a version of a model twice."""
     document = decode_json(body, Document, most=CATALOG_BYTES)
     versions: set[tuple[str, str]] = set()
     for entry in document.entries:
@@ -188,7 +192,7 @@ def read_catalog(body: bytes | bytearray) -> Document:
 
 
 def read_grant(body: bytes | bytearray, request: GrantRequest) -> Grant:
-    """Parses a grant. Raises DecodingError if it is invalid, or for another entry."""
+    """Parse a grant. Raise DecodingError if it is invalid or is for an entry that was not requested."""
     grant = decode_json(body, Grant, most=GRANT_BYTES)
     if grant.digest != request.digest:
         raise DecodingError("it is for a different digest than requested")

@@ -1,7 +1,7 @@
-"""Tokens that the depot verifies without storing them: a claim and its signature with a key that controller and depot
-share. Pure.
+"""Tokens that the depot verifies without storing them. All functions are pure.
 
-A token states its purpose, so a token for an upload cannot be used for anything else::
+A token is a claim and its signature with a key that the controller and the depot share. The claim contains its purpose,
+so a token for uploads cannot be used to pull::
 
     BASE64URL(JSON of the claim) "." BASE64URL(HMAC-SHA256)
 """
@@ -21,29 +21,31 @@ KEY_BYTES = 32
 LONGEST = 2048
 """Maximum length of a token in characters."""
 _CONTEXT = b"slipway-depot-token-v1\n"
-"""First line of the signed text, so that signatures for other purposes are not valid here."""
+"""First line of the signed text. It makes signatures for other purposes invalid here."""
 
 
 class TokenError(Exception):
-    """The token is not ours, has another purpose, or has expired. The message gives the reason without the token."""
+    """The token is not from this cluster's controller, has another purpose, or has expired. The message does not
+    contain the token."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The permissions of a token."""
+    """The permissions that a token gives."""
 
     use: Literal["upload", "pull"]
     namespace: str
-    """Namespace of the model; empty for a cluster-scoped model. To pull: of the pods."""
+    """Namespace of the model to upload, empty if it is cluster-scoped. For pulls, the namespace of the pods."""
     name: str = ""
-    """Name of the model. To pull: empty."""
+    """Name of the model to upload. The value is empty for pulls."""
     uid: str = ""
-    """Uid of the model. To pull: of the namespace, because another one may later have its name."""
+    """UID of the model to upload. For pulls, the UID of the namespace, because a new namespace may later have its
+    name."""
     expires: int = 0
-    """Expiry in Unix seconds; 0: never."""
+    """Unix time at which the token expires. 0 means never."""
 
 
 def sign(key: bytes, claim: Claim) -> str:
-    """Returns the signed token. Raises ValueError if the key's length is not :data:`KEY_BYTES`."""
+    """Return the token for a claim. Raise ValueError if the key's length is not :data:`KEY_BYTES`."""
     if len(key) != KEY_BYTES:
         raise ValueError(f"a key has {KEY_BYTES} bytes")
     statement = msgspec.json.encode(claim)
@@ -51,7 +53,8 @@ def sign(key: bytes, claim: Claim) -> str:
 
 
 def verify_token(key: bytes, token: str, use: Literal["upload", "pull"], now: float) -> Claim:
-    """Returns the claim of a token that is valid for ``use`` at ``now`` (Unix seconds). Raises TokenError."""
+    """Return the claim of a token that is valid for ``use`` at ``now`` (Unix seconds). Raise TokenError if it is not
+    valid."""
     try:
         statement, signature = (_bytes(one) for one in token[: LONGEST + 1].split("."))
     except ValueError:
@@ -78,5 +81,5 @@ def _text(raw: bytes) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Decodes base64url. Raises ValueError."""
+    """Decode base64url without padding. Raise ValueError for any other text."""
     return urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))

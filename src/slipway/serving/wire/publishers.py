@@ -1,7 +1,8 @@
-"""Publishers: the Jobs that write into a model's repository, and how the depot recognizes their pods. Pure.
+"""Names of the Jobs that write into a model's repository, by which the depot recognizes their pods. All functions are
+pure.
 
-A TokenReview names the pod to which a service account's token is bound. The name of a publisher's pod begins with that
-of its Job, which contains a digest of the model's uid.
+A TokenReview names the pod to which a service account token is bound. The name of a publisher's pod begins with the
+name of its Job, which contains a digest of the model's UID.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from slipway.kube.values.names import with_ending
 
 PUBLISH, UNPUBLISH = "publish", "unpublish"
 PUBLICATION = "slipway.inference/publication"
-"""Annotation of a model: JSON about its publication, with the number of its Job as ``attempt``."""
+"""Annotation of a model with JSON about its publication. The field ``attempt`` is the number of the Job."""
 _POD_PREFIX = 58
-"""How many characters of a Job's name and a dash Kubernetes keeps at most before it appends random ones."""
+"""Number of characters that Kubernetes keeps of a Job's name and a dash before it appends random characters."""
 _RANDOM = re.compile(r"[a-z0-9]{5,10}")
 
 
 def job_name(name: str, uid: str, what: str, attempt: int = 0) -> str:
-    """Returns the name of a model's Job. ``what``: PUBLISH or UNPUBLISH."""
+    """Return the name of a Job that publishes or removes a model. ``what`` is ``PUBLISH`` or ``UNPUBLISH``."""
     digest = hashlib.sha256(f"{uid}\0{what}\0{attempt}".encode()).hexdigest()[:10]
     return with_ending(name, f"-{what}-{digest}")
 

@@ -1,4 +1,4 @@
-"""Repositories of the registry: the repository of each model's artifact. Pure."""
+"""The repository of each model's artifact in the registry. All functions are pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from slipway.kube.values.names import fitting
 PREFIXES = ("namespaced/", "cluster/")
 """Prefixes of the repositories of all models."""
 LONGEST_NAME = 128
-"""Maximum length of a model's name, because a registry allows 255 characters for the whole repository."""
+"""Maximum length of a model's name in a repository. A registry allows 255 characters for the whole repository."""
 
 
 def repository(namespace: str, name: str, uid: str) -> str:
-    """Returns ``namespaced/<namespace>/<name>/<uid>``, or ``cluster/<name>/<uid>`` for a cluster-scoped model. A name
-    that is too long is cut and ends in a digest."""
+    """Return the repository ``namespaced/<namespace>/<name>/<uid>``, or ``cluster/<name>/<uid>`` for a cluster-scoped
+    model. A longer name is cut and ends in a digest."""
     short = name if len(name) <= LONGEST_NAME else fitting(name, LONGEST_NAME)
     return f"namespaced/{namespace}/{short}/{uid}" if namespace else f"cluster/{short}/{uid}"

@@ -1,6 +1,7 @@
-"""Notes of uploads: the length that the depot has reserved, and its proof, in an annotation of the model. Pure.
+"""Notes of uploads: annotations of models with the length that the depot has reserved, and a proof of this length. All
+functions are pure.
 
-Depot and controller both read them, so that neither uses space that the other has reserved.
+The depot and the controller both read the notes, so that neither uses space that the other has reserved.
 """
 
 from __future__ import annotations
@@ -20,22 +21,23 @@ _NOTE_BYTES = 1024
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The content of the annotation."""
+    """The content of a model's annotation :data:`UPLOAD`."""
 
     length: int
     """Size of the file in bytes, which is reserved in the storage."""
     proof: str = ""
-    """Proves that the depot wrote this length for this model. Otherwise an author of models could reserve all of the
-    storage."""
+    """Proof that the depot wrote this length for this model. Without a proof, an author of models could reserve all of
+    the storage."""
     expires: int = 0
-    """Unix seconds at which the session ends; 0: never."""
+    """Unix time at which the upload session ends. 0 means never."""
     writer: str = ""
     until: int = 0
     """Unix time until which a requested length is reserved."""
 
 
 def note(model: Object) -> Note | None:
-    """Returns an upload's note on a model; None if it is missing or invalid."""
+    """Return the note of an upload from a model's annotation, or None if it is missing or invalid. The proof is not
+    checked."""
     try:
         return decode_json(annotations_of(model).get(UPLOAD, ""), Note, most=_NOTE_BYTES)
     except DecodingError:
@@ -43,22 +45,23 @@ def note(model: Object) -> Note | None:
 
 
 def proof(key: bytes, model: str, length: int, expires: int) -> str:
-    """Returns the proof of a note on the model with this uid."""
+    """Return the proof of a note. ``model`` is the model's UID, and ``expires`` the end of the session in Unix
+    seconds."""
     return hmac.digest(key, f"slipway-depot-note-v2\n{model}\n{length}\n{expires}".encode(), hashlib.sha256).hex()
 
 
 def request_proof(key: bytes, model: str, length: int, until: int) -> str:
-    """Returns the proof of a note whose length must still be checked against the available space."""
+    """Return the proof of a note whose length the depot must still check against the available space."""
     return hmac.digest(key, f"slipway-depot-request-v1\n{model}\n{length}\n{until}".encode(), hashlib.sha256).hex()
 
 
 def _old_proof(key: bytes, model: str, length: int) -> str:
-    """Returns the proof of a note by an older depot, whose session never ends."""
+    """Return the proof of a note from an older depot, whose sessions never end."""
     return hmac.digest(key, f"slipway-depot-note-v1\n{model}\n{length}".encode(), hashlib.sha256).hex()
 
 
 def proven(model: Object, key: bytes) -> Note | None:
-    """Returns the note of an upload for which the depot had room; None if there is none. The proof is checked, because
+    """Return the note of an upload for which the depot has reserved space, or None. The proof is checked, because
     authors of models can also write annotations."""
     noted = note(model)
     if noted is None:
@@ -74,8 +77,8 @@ def _is_one_of(text: str, valid: Sequence[str]) -> bool:
 
 
 def reserved(model: Object, key: bytes, now: float) -> int:
-    """Returns the bytes that an unfinished upload has reserved, or requests now. Without a key no note can be
-    verified."""
+    """Return the number of bytes that an unfinished upload has reserved or requests now. Return 0 without a key,
+    because no note can be verified."""
     noted = note(model)
     if noted is None or not key:
         return 0
