@@ -1,4 +1,5 @@
-"""``slipway depot``: ``serve`` runs the server until it gets a signal, ``keys`` creates and renews its keys."""
+"""``slipway depot``: ``serve`` runs the server until a signal stops it, and ``keys`` creates and renews the server's
+keys."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ log = logging.getLogger(__name__)
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command. Returns 0 after a signal, 1 if it cannot continue, 2 for invalid settings or keys."""
+    """Run the command and return its exit status: 0 for success or after a signal, 1 for an error, 2 for invalid
+    settings or key files."""
     arguments = _arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     status: int = arguments.run(arguments)
@@ -112,10 +114,10 @@ async def _ensured(names: Names, kubeconfig: str) -> list[str]:
 
 
 class Keys:
-    """The content of the key directory."""
+    """The content of the key directory: certificate, HMAC key and token signer."""
 
     def __init__(self, settings: Settings) -> None:
-        """Reads the keys. Raises OSError, or ValueError with the name of the invalid file."""
+        """Read the key files. Raise OSError, or ValueError with the name of an invalid file."""
         self.certificate = server.Certificate(settings.key("tls.crt"), settings.key("tls.key"))
         self.hmac = settings.key("hmac").read_bytes()
         if len(self.hmac) != depot_token.KEY_BYTES:
@@ -166,7 +168,7 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
 def _build_endpoints(
     settings: Settings, keys: Keys, client: Client, models: Informer, registry: Registry
 ) -> list[Endpoint]:
-    """Returns all endpoints except the one for uploads. ``models``: the cluster-scoped models."""
+    """Return all endpoints except the one for uploads. ``models`` is the cache of cluster-scoped models."""
     tokens = Tokens(settings, keys.signer, keys.hmac, client)
     source = settings.catalog_sources
     return [

@@ -1,4 +1,4 @@
-"""The depot's settings: one YAML file, read once at startup. A changed file needs a new pod."""
+"""The depot's settings, read at startup from one YAML file. The depot does not notice changes of the file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][-A-Za-z0-9.]{0,252}\Z
 
 
 class ModelKind(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The API group, version, kind and plural of a model resource."""
+    """The API group, version, kind and plural of a resource."""
 
     group: Word
     version: Word
@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     listen: Listen = ":8443"
     """Address for clients, with TLS."""
     operations_listen: Listen = ":8081"
-    """Address for health and metrics."""
+    """Address for health checks and metrics."""
     keys: str = "/etc/slipway-depot"
     """Directory with ``tls.crt``, ``tls.key``, ``token.key``, ``hmac`` and ``ca.crt``."""
     registry_ca: str = ""
@@ -55,41 +55,45 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     registry_plain: bool = False
     """Whether the registry uses HTTP without TLS, for tests on a single machine."""
     issuer: Word = "slipway-depot"
-    """Issuer of registry tokens, and the audience of service account tokens that are exchanged for one."""
+    """Issuer of registry tokens. Also the audience of the service account tokens that the depot exchanges for registry
+    tokens."""
     service: Word = "slipway-registry"
-    """Audience of registry tokens: the registry's ``service``."""
+    """Audience of registry tokens, which is the registry's ``service``."""
     token_seconds: Annotated[int, msgspec.Meta(ge=60, le=3600)] = 300
-    """Lifetime of a registry token."""
+    """Lifetime of a registry token in seconds."""
     capacity_limit: str = ""
     """Maximum total size of all artifacts and uploads, such as ``500Gi``; empty: unlimited."""
     namespace_share: Annotated[int, msgspec.Meta(ge=1, le=100)] = 90
     """Percentage of ``capacity_limit`` that the models of one namespace can use."""
     copies: Annotated[int, msgspec.Meta(ge=1, le=2)] = 1
-    """How often the registry stores the files of each artifact: twice if it is also published as an image."""
+    """Number of times that the registry stores the files of each artifact: 2 if artifacts are also published as
+    images."""
     upload_limit: Annotated[str, msgspec.Meta(min_length=1)] = "2Ti"
-    """Maximum size of an upload."""
+    """Maximum size of an upload, such as ``2Ti``."""
     uploads_at_once: Positive = 8
-    """Maximum concurrent uploads per replica."""
+    """Maximum number of concurrent uploads per replica."""
     requests_at_once: Positive = 128
-    """Maximum concurrent requests per replica, including uploads."""
+    """Maximum number of concurrent requests per replica, including uploads."""
     connections: Annotated[int, msgspec.Meta(ge=16)] = 256
-    """Maximum client connections per replica."""
+    """Maximum number of client connections per replica."""
     idle_seconds: Positive = 60
-    """How long an upload may be silent."""
+    """Maximum seconds that an upload may be silent."""
     registry_seconds: Positive = 3600
-    """How long an upload waits for a registry that is unavailable, or read-only during garbage collection."""
+    """Maximum seconds that an upload waits for a registry that is unavailable, or read-only during garbage
+    collection."""
     collector: Word = "slipway-registry-collection"
-    """Optional CronJob in the depot's namespace that frees the registry's storage."""
+    """Name of the CronJob in the depot's namespace that frees the registry's storage. The CronJob need not exist."""
     catalog: Literal["", "public"] = ""
-    """``public``: holders of a credential can list and pull cluster-scoped models."""
+    """``public`` to let holders of a credential list and pull cluster-scoped models; empty: no catalog."""
     catalog_keys: str = "/etc/slipway-depot-catalog"
-    """Directory with a file for each credential: the file's name is its name, its content the token."""
+    """Directory with a file for each catalog credential. The name of the file is the credential's name, and the content
+    is the token."""
     catalog_registry: Annotated[str, msgspec.Meta(pattern=rf"\A({_HOST_PORT})?\Z")] = ""
-    """``host:port`` by which other clusters reach the registry; empty: the one that pods use."""
+    """``host:port`` by which other clusters reach the registry; empty: the address that pods use."""
     catalog_source: ModelKind | None = None
-    """The kind of the resources with catalogs of other clusters; None: no imports."""
+    """Kind of the resources that describe catalogs of other clusters; None: models cannot be imported."""
     blocked_networks: tuple[str, ...] = ()
-    """Networks that are never contacted for a grant."""
+    """Networks that the depot never contacts when it requests a grant."""
 
     @property
     def models(self) -> Kind:
@@ -103,17 +107,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     @property
     def catalog_sources(self) -> Kind | None:
-        """Kind of the resources with catalogs of other clusters, if any."""
+        """Kind of the resources that describe catalogs of other clusters; None: models cannot be imported."""
         return _kind(self.catalog_source, namespaced=False) if self.catalog_source else None
 
     @property
     def capacity_bytes(self) -> int:
-        """Maximum total size in bytes; 0: unlimited."""
+        """Maximum total size of all artifacts and uploads in bytes; 0: unlimited."""
         return math.floor(amount(self.capacity_limit)) if self.capacity_limit else 0
 
     @property
     def share_bytes(self) -> int:
-        """Maximum size of the models in one namespace; 0: unlimited."""
+        """Maximum total size in bytes of the models of one namespace; 0: unlimited."""
         return self.capacity_bytes * self.namespace_share // 100
 
     @property
@@ -122,12 +126,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         return math.floor(amount(self.upload_limit))
 
     def key(self, name: str) -> Path:
-        """Returns the path of a key's file, such as ``tls.crt``."""
+        """Return the path of a file in the key directory, such as ``tls.crt``."""
         return Path(self.keys) / name
 
 
 def load(path: Path) -> Settings:
-    """Reads the settings file. Raises ValueError with the name of the field, or OSError."""
+    """Read the settings file. Raise ValueError with the name of the invalid field, or OSError."""
     try:
         return parse_settings(decode_yaml(path.read_text(), most=SETTINGS_BYTES) or {})
     except (DecodingError, msgspec.ValidationError, ValueError) as error:
@@ -135,7 +139,7 @@ def load(path: Path) -> Settings:
 
 
 def parse_settings(document: Any) -> Settings:
-    """Converts decoded YAML to settings. Raises ValueError."""
+    """Convert a decoded YAML document to settings. Raise ValueError if it is invalid."""
     settings = msgspec.convert(document, Settings)
     for field, quantity in (("capacityLimit", settings.capacity_limit), ("uploadLimit", settings.upload_limit)):
         if quantity and not _positive(quantity):

@@ -1,6 +1,7 @@
 """The loader: downloads weights into a folder, removes them, publishes models, and loads adapters into an engine.
 
-It runs in Jobs (``load``, ``evict``) and beside engines (``serve``). ``sources`` list files and read them from any
-position, ``download`` verifies and stores them, ``disk`` completes a folder, and ``agent`` is the sidecar. The disk is
-always consistent: killing the loader loses only the bytes in flight.
+The loader runs in Jobs (``load``, ``evict``) and as the sidecar of an engine (``serve``). ``sources`` lists the files
+of a source and reads them from any offset, ``download`` stores and verifies them, ``disk`` manages the target
+directory, and ``agent`` is the sidecar. The directory is consistent at any time: if the loader is killed, only the
+bytes in flight are lost.
 """

@@ -1,8 +1,7 @@
-"""``slipway loader load|stage|inspect|probe|evict|own|serve|summary|publish|pull|unpublish``: download weights into a
-folder, describe them, remove them, manage an engine's adapters, summarize a benchmark, and add models to a registry or
-remove them.
+"""``slipway loader``: a command that downloads, describes and removes weights, manages an engine's adapters, summarizes
+benchmarks, and adds models to a registry or removes them.
 
-The last line on standard error explains why the command ended, and Kubernetes shows it as the container's termination
+The last line on standard error explains why the command ended. Errors and reports are also the container's termination
 message.
 """
 
@@ -27,15 +26,16 @@ from slipway.loader.transport.errors import LoadError, StoppedError
 from slipway.serving.wire.agent import CONTROLLER_KEY, CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE, PORT
 
 MOST_BYTES = 20 << 30
-"""Default disk space for all adapters of a pod in total."""
+"""Default limit for the disk space of all adapters of a pod, in bytes."""
 ENGINES = ("vllm", "sglang")
 """Engines that can load adapters at runtime."""
 DONE, LATER, NEVER, STOPPED = 0, 1, 3, 128 + signal.SIGTERM
-"""Exit status: success; a retry may succeed; a retry cannot succeed until something is changed; stopped."""
+"""Exit statuses: success; an error that a retry may resolve; an error that only a change can resolve; stopped by a
+signal."""
 
 
 def address(text: str) -> tuple[str, int]:
-    """Parses ``HOST:PORT``, with an IPv6 host in brackets. Raises ArgumentTypeError if the text is invalid."""
+    """Parse ``HOST:PORT``, with an IPv6 host in brackets. Raise ArgumentTypeError if the text is invalid."""
     host, _unused, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
@@ -43,21 +43,22 @@ def address(text: str) -> tuple[str, int]:
 
 
 def count(text: str) -> int:
-    """Parses a positive number. Raises ArgumentTypeError if the text is invalid."""
+    """Parse a positive whole number. Raise ArgumentTypeError if the text is invalid."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
 
 
 def controller_key(text: str) -> str:
-    """Checks the controller's public key, which may be empty. Raises ArgumentTypeError if the text is invalid."""
+    """Return ``text`` if it is empty or a valid public key of the controller. Raise ArgumentTypeError for anything
+    else."""
     if text and not CONTROLLER_KEY.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not an Ed25519 public key (43 characters of base64url)")
     return text
 
 
 def engine_url(text: str) -> str:
-    """Checks an HTTP URL. Raises ArgumentTypeError if the text is invalid."""
+    """Return ``text`` if it is an HTTP or HTTPS URL. Raise ArgumentTypeError for anything else."""
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise argparse.ArgumentTypeError(f"{text!r} is not a URL such as http://127.0.0.1:8000")
@@ -65,12 +66,12 @@ def engine_url(text: str) -> str:
 
 
 def folder(text: str) -> Path:
-    """Returns an absolute path."""
+    """Convert a path to an absolute path."""
     return Path(os.path.abspath(text))
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    """Parses the command line. Exits with status 2 if it is invalid."""
+    """Parse the command line. Exit with status 2 if it is invalid."""
     parser = argparse.ArgumentParser(prog="slipway loader", description="Download and verify model files.")
     subcommands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     listen = argparse.ArgumentParser(add_help=False)
@@ -150,7 +151,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def run_load(options: argparse.Namespace) -> str:
-    """Runs ``load``; returns a sentence about the outcome. Raises LoadError or StoppedError."""
+    """Run ``load`` and return a sentence about the result. Raise LoadError or StoppedError."""
     if Folder(options.folder).holds(redact_url(options.url)):
         return f"{options.folder} is already complete"
     # Imported late: a restarted pod with complete weights must not wait for modules that only a download needs.
@@ -162,13 +163,13 @@ def run_load(options: argparse.Namespace) -> str:
 
 
 def run_evict(options: argparse.Namespace) -> str:
-    """Runs ``evict``; returns a sentence about the outcome. Raises LoadError."""
+    """Run ``evict`` and return a sentence about the result. Raise LoadError."""
     existed = evict(options.folder, options.below)
     return f"removed {options.folder}" if existed else f"{options.folder} does not exist"
 
 
 def run_own(options: argparse.Namespace) -> str:
-    """Runs ``own``; returns a sentence about the outcome. Raises LoadError."""
+    """Run ``own`` and return a sentence about the result. Raise LoadError."""
     replaced = options.namespace is not None and renew(options.folder, options.namespace, is_known=options.known)
     if options.user is not None:
         own(options.folder, options.user)
@@ -176,7 +177,7 @@ def run_own(options: argparse.Namespace) -> str:
 
 
 def run_serve(options: argparse.Namespace) -> str:
-    """Runs ``serve`` until stopped. Raises LoadError."""
+    """Run ``serve`` until a signal stops it, and return a sentence about the result. Raise LoadError."""
     from slipway.loader.cli import commands
 
     listen = commands.Port(options.listen, commands.gate(options.controller_key, options.pod))
@@ -186,7 +187,7 @@ def run_serve(options: argparse.Namespace) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; returns the exit status."""
+    """Run the command and return its exit status."""
     options = arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:

@@ -1,4 +1,4 @@
-"""Facts: the header and size of weights in a status. Pure."""
+"""Facts about weights in a status: their header and size. No I/O."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LICENCES = (
     (re.compile(r"llama[-_ ]?3\.([123]).*", re.IGNORECASE), r"llama-3.\1-community"),
     (re.compile(r"gemma.*", re.IGNORECASE), "gemma"),
 )
-"""Spellings of a licence -> its usual name. Others are unchanged."""
+"""Pattern of a license's spellings -> usual name of the license. Other licenses keep their names."""
 
 
 def header(gguf: Gguf) -> Object:
-    """Returns ``status.gguf``, without unknown fields."""
+    """Return the value of ``status.gguf`` for the header of a GGUF file. Unknown values are left out."""
     fields = {
         "architecture": gguf.architecture,
         "modelName": gguf.name,
@@ -36,12 +36,12 @@ def header(gguf: Gguf) -> Object:
 
 
 def licence(text: str) -> str:
-    """Returns the usual name of a licence, however it is spelled."""
+    """Return the usual name of a license, or ``text`` if the license has none."""
     return next((match.expand(word) for form, word in LICENCES if (match := form.fullmatch(text.strip()))), text)
 
 
 def human(size: float) -> str:
-    """Formats bytes for people."""
+    """Format a number of bytes for people, such as ``1.5 GiB``."""
     unit = UNITS[0]
     for unit in UNITS:
         if size < 1024 or unit == UNITS[-1]:
@@ -51,7 +51,8 @@ def human(size: float) -> str:
 
 
 def describe_header(begin: str, report: Report) -> str:
-    """Describes the content of the header in a sentence."""
+    """Return a sentence that begins with ``begin`` and describes the files, their tensors and problems with their
+    headers."""
     parts = [f"{report.files} files"] if report.files > 1 else []
     if report.safetensors:
         numbers = report.safetensors.parameters

@@ -1,7 +1,8 @@
-"""Nodes: which nodes should have weights, and the record of what each has. Pure.
+"""Nodes: which nodes should have weights, and a record of the weights that each node has. No I/O.
 
-For each model that a node has, or is about to get, the node has a label with a state, by which pods select it, and an
-annotation with a record, which outlives the Jobs that load the weights. Both are written together.
+A node has a label and an annotation for each model whose weights it has or is about to get. The label contains the
+state, so that pods can select the node. The annotation contains a record that outlives the Jobs that load the weights.
+A single patch writes both.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from slipway.serving.contract.api import MetadataPatch, Reference
 
 State = Literal["Ready", "Updating", "Failed"]
 RECORDS = "weights.slipway.inference/"
-"""Prefix of node annotations with records; the rest of the name is that of the label. Also prefix of the labels that
-assign folders to a model; the rest is a digest, and the value is the rest of the model's own label."""
+"""Prefix of the names of two kinds of metadata of a node. In an annotation, the rest of the name is the same as in the
+model's label, and the value is a record. In a label, the rest of the name is a digest, and the value assigns a
+directory to a model: it is the name of the model's label without its prefix."""
 RECORD_BYTES = 8192
 MESSAGE_LENGTH = 300
-"""Maximum length of a message in bytes; JSON at most doubles it."""
+"""Maximum length of a message in bytes. JSON at most doubles it."""
 MOST_FORMER = 8
-"""Maximum former paths in a record."""
+"""Maximum number of former paths in a record."""
 MOST_READ = 2
-"""Maximum paths of folders with other users' files in a record. Even with the longest paths, a record is shorter than
-RECORD_BYTES."""
+"""Maximum number of paths in a record that lead to directories with other users' files. Even with the longest paths, a
+record is smaller than ``RECORD_BYTES``."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 NAME_FIELD = "metadata.name"
 COMPARED: Mapping[str, Callable[[int, int], bool]] = {"Gt": operator.gt, "Lt": operator.lt}
@@ -39,16 +41,16 @@ COMPARED: Mapping[str, Callable[[int, int], bool]] = {"Gt": operator.gt, "Lt": o
 
 
 class Node(msgspec.Struct, frozen=True):
-    """The relevant fields of a node."""
+    """The fields of a node that are relevant for weights."""
 
     name: str
     uid: str
     boot: str
-    """Changes with each boot of the machine, which may have emptied its disks."""
+    """ID that changes with each boot of the machine, because a reboot may empty its disks."""
     ready: bool
     labels: Mapping[str, str]
     records: Mapping[str, str]
-    """Annotations with the prefix :data:`RECORDS`."""
+    """Annotations whose names begin with ``RECORDS``."""
 
     @property
     def reference(self) -> Reference:
@@ -56,7 +58,8 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def trim_node(node: Object) -> Object:
-    """Returns a node with only the fields for :func:`parse_node`, because thousands of nodes are kept in memory."""
+    """Return a node with only the fields that ``parse_node`` reads, because the controller keeps thousands of nodes in
+    memory."""
     metadata, status = node["metadata"], node.get("status") or {}
     metadata_left = {field: metadata.get(field, "") for field in ("name", "uid", "resourceVersion")}
     annotations = metadata.get("annotations") or {}
@@ -68,7 +71,7 @@ def trim_node(node: Object) -> Object:
 
 
 def parse_node(node: Object) -> Node:
-    """Parses a node that :func:`trim_node` returned."""
+    """Parse a node from ``trim_node``."""
     metadata = node["metadata"]
     return Node(
         name=metadata["name"],
@@ -81,17 +84,17 @@ def parse_node(node: Object) -> Node:
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The significance of a node's change for models."""
+    """The effect that a change of a node has on models."""
 
     concerns_all: bool
-    """Whether any model may be affected for which the node was or is eligible."""
+    """Whether the change may affect every model for which the node is or was eligible."""
     marks: frozenset[str] = frozenset()
-    """Names of changed labels and records, without their prefixes."""
+    """Names of the labels and records that changed, without their prefixes."""
 
 
 def difference(old: Object | None, new: Object | None, prefix: str) -> Difference:
-    """Returns the difference between two states of a node from :func:`trim_node`; empty after a heartbeat. ``prefix``:
-    of the labels with models' states, which do not affect eligibility."""
+    """Return the effect of a change between two states of a node from ``trim_node``. A heartbeat has no effect.
+    ``prefix`` is the prefix of the labels that contain models' states, which do not affect eligibility."""
     if old is None or new is None:
         return Difference(concerns_all=True)
     one, other = parse_node(old), parse_node(new)
@@ -123,7 +126,8 @@ class Requirement(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
     def fault(self, *, of_field: bool) -> str:
-        """Returns the problem with the requirement; empty: none."""
+        """Return the problem with the requirement, or an empty string if it is valid. ``of_field``: whether the
+        requirement is about a field of the node instead of a label."""
         if of_field and (self.key != NAME_FIELD or self.operator not in ("In", "NotIn") or len(self.values) != 1):
             return f"matchFields takes {NAME_FIELD} with In or NotIn and one value"
         if self.operator in ("In", "NotIn"):
@@ -136,8 +140,7 @@ class Requirement(msgspec.Struct, frozen=True):
         return f"the operator {self.operator} of {self.key} is not one of In, NotIn, Exists, DoesNotExist, Gt and Lt"
 
     def holds(self, values: Mapping[str, str]) -> bool:
-        """Whether these labels or fields meet the condition. As in the scheduler, NotIn also holds if the key is
-        missing."""
+        """Whether labels or fields meet the condition. As in the scheduler, NotIn also holds if the key is missing."""
         value = values.get(self.key)
         match self.operator:
             case "In":
@@ -153,7 +156,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class Term(msgspec.Struct, frozen=True, rename="camel"):
-    """Conditions that must all hold."""
+    """A set of conditions, all of which a node must meet."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
@@ -178,7 +181,7 @@ class Placement(msgspec.Struct, frozen=True):
 
     labels: Mapping[str, str] = {}
     terms: tuple[Term, ...] | None = None
-    """Terms, one of which must hold; None: no restriction."""
+    """Terms of which a node must meet at least one; None: all nodes are allowed."""
 
     def admits(self, node: Node) -> bool:
         labelled = all(node.labels.get(name) == value for name, value in self.labels.items())
@@ -186,8 +189,8 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 def placement(node_selector: Mapping[str, str], node_affinity: Object | None) -> Placement:
-    """Returns the placement for a nodeSelector and a nodeAffinity of a pod. Preferences are ignored. Raises ValueError
-    for values that are not valid in a pod."""
+    """Return the placement that a pod's nodeSelector and nodeAffinity require. Preferences are ignored. Raise
+    ValueError for values that are not valid in a pod."""
     selector = msgspec.convert(node_affinity or {}, _Affinity).required_during_scheduling_ignored_during_execution
     terms = selector.node_selector_terms if selector else None
     for term in terms or ():
@@ -199,14 +202,14 @@ def placement(node_selector: Mapping[str, str], node_affinity: Object | None) ->
 
 
 def pinned(node: str) -> Object:
-    """Returns the affinity of a pod that runs only on this node."""
+    """Return the affinity of a pod that can run only on this node."""
     field = {"key": NAME_FIELD, "operator": "In", "values": [node]}
     terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def node_of(job: Object) -> str:
-    """Returns the node to which one of our Jobs is pinned; empty: none."""
+    """Return the name of the node to which ``pinned`` has bound a Job, or an empty string if there is none."""
     try:
         pod = job["spec"]["template"]["spec"]
         selector = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -220,70 +223,71 @@ def node_of(job: Object) -> str:
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A node's record of one model."""
+    """The record on a node about the weights of one model."""
 
     state: State
     of: str
     """Uid of the model."""
     digest: str = msgspec.field(default="", name="wanted")
-    """Digest of the requested weights, if they are there."""
+    """Digest of the requested weights, if the node has them; empty: it does not."""
     path: str = ""
     former: tuple[str, ...] = ()
-    """Further folders that it may have left there."""
+    """Former directories that may still have files of the model on the node."""
     reads: str = ""
-    """A folder with files of other users."""
+    """Directory with files of other users that the model reads; empty: there is none."""
     read_before: tuple[str, ...] = ()
-    """Further folders with files of other users that pods may still read."""
+    """Former directories with files of other users that pods may still read."""
     boot: str = ""
-    """Boot ID of the node when it was last checked."""
+    """Boot ID of the node at the time of the last check."""
     size: int = 0
     revision: str = ""
-    """The revision of the weights for people, such as a commit."""
+    """Revision of the weights for people, such as a commit."""
     seal: str = ""
-    """Seal by which the loader recognizes the folder that it filled for this model."""
+    """Seal by which the loader recognizes the directory that it filled for this model."""
     message: str = ""
-    """Reason of the state Failed."""
+    """Reason for the state Failed."""
 
     def has(self, digest: str, node: Node) -> bool:
-        """Whether the node has the weights and has not rebooted since they were checked."""
+        """Whether the node has the weights with this digest, and has not rebooted since they were checked."""
         return self.state == "Ready" and self.digest == digest and self.boot == node.boot
 
     def seal_of(self, path: str) -> str:
-        """Returns the seal of this folder; for a folder from a version without seals, its size and revision."""
+        """Return the seal of the directory ``path``, or an empty string if it is unknown. For a record without a seal,
+        from an earlier version, return ``SIZE@REVISION``."""
         if self.path != path or self.seal:
             return self.seal if self.path == path else ""
         return f"{self.size}@{self.revision}" if self.state == "Ready" else ""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All folders that may exist, its own one last."""
+        """All directories that may have files of the model, the current one last."""
         return tuple(dict.fromkeys((*self.former, *((self.path,) if self.path else ()))))
 
     @property
     def readable_paths(self) -> tuple[str, ...]:
-        """All folders that pods may read as parts of the model."""
+        """All directories that pods may read as parts of the model."""
         return tuple(dict.fromkeys((*self.paths, *self.read_before, *((self.reads,) if self.reads else ()))))
 
     def paths_still_read(self, path: str, still: Callable[[str], bool]) -> tuple[str, ...]:
-        """Returns ``read_before`` for the next record, which reads another path. ``still``: whether pods still read a
-        folder."""
+        """Return ``read_before`` for the next record, whose path is ``path``. ``still`` returns whether pods still read
+        a directory."""
         before = dict.fromkeys((*self.read_before, *((self.reads,) if self.reads else ())))
         return tuple(one for one in before if one != path and still(one))[-MOST_READ:]
 
     def former_paths(self, path: str) -> tuple[str, ...]:
-        """Returns ``former`` for the next record, which has another path."""
+        """Return ``former`` for the next record, whose path is ``path``."""
         return tuple(one for one in self.paths if one != path)[-MOST_FORMER:]
 
 
 def find_record(node: Node, mark: str, of: str) -> Record | None:
-    """Returns a node's record of the model with this uid; None if there is none. ``mark``: name of its label without
-    the prefix."""
+    """Return a node's record of the model with the uid ``of``, or None if there is none. ``mark`` is the name of the
+    model's label without its prefix."""
     record = decode_record(node.records.get(f"{RECORDS}{mark}", ""))
     return record if record is not None and record.of == of else None
 
 
 def decode_record(text: str) -> Record | None:
-    """Decodes a record; None if it is missing or invalid."""
+    """Decode a record. Return None if the text is empty or invalid."""
     try:
         return decode_json(text, Record, most=RECORD_BYTES) if text else None
     except DecodingError:
@@ -293,8 +297,9 @@ def decode_record(text: str) -> Record | None:
 def build_patch(
     node: Node, label: str, record: Record | None, *, selectable: bool = True, mountable: bool = True
 ) -> MetadataPatch:
-    """Returns the patch that sets or removes a node's record of a model. ``selectable``: whether pods may select the
-    node by it; ``mountable``: whether they may mount its folders there."""
+    """Return the patch that sets a node's record of a model, or removes it if ``record`` is None. ``selectable``:
+    whether pods may select the node by the label. ``mountable``: whether pods may mount the directories in the
+    record."""
     annotation = f"{RECORDS}{mark(label)}"
     before = decode_record(node.records.get(annotation, ""))
     kept_labels: dict[str, str | None] = dict.fromkeys(_previous_folder_labels(node, mark(label), before))
@@ -308,15 +313,15 @@ def build_patch(
 
 
 def _previous_folder_labels(node: Node, mark: str, record: Record | None) -> Iterable[str]:
-    """Returns the labels of a model's folders on a node: those in its record or, if that was deleted, all with the
-    model's mark."""
+    """Return the labels that assign directories on a node to a model: those for the directories in its record or,
+    without a record, all labels whose value is the model's mark."""
     if record is not None:
         return [folder_label(record.of, one) for one in record.readable_paths]
     return [name for name, value in node.labels.items() if name.startswith(RECORDS) and value == mark]
 
 
 def folder_label(of: str, path: str) -> str:
-    """Returns the label that assigns a folder on a node to the model with the uid ``of``."""
+    """Return the name of the label that assigns a directory on a node to the model with the uid ``of``."""
     identity = f"{of}\0{path}"
     return f"{RECORDS}{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
@@ -327,5 +332,5 @@ def _shorten(message: str) -> str:
 
 
 def mark(label: str) -> str:
-    """Returns a label's name without its prefix, which is also the rest of the record's name."""
+    """Return the name of a label without its prefix. The annotation with the model's record ends with the same name."""
     return label.rpartition("/")[2]

@@ -1,1 +1,1 @@
-"""Keys of depot and registry: certificates and signed tokens."""
+"""The keys of the depot and the registry: certificates and signed tokens."""

@@ -1,7 +1,8 @@
-"""Certificates: the depot's own authority, and the certificates that it issues to registry and depot. Pure.
+"""The depot's own certificate authority (CA), and the certificates that it issues for the registry and the depot. No
+I/O.
 
-A renewed CA certificate has the same key and name as its predecessor, so clients with either of them trust certificates
-signed by the other.
+A renewed CA certificate has the same key and name as its predecessor, so a client that trusts one of them also trusts
+certificates signed with the other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ AUTHORITY_LIFE, AUTHORITY_LEAST = timedelta(days=3650), timedelta(days=730)
 LIFE, LEAST = timedelta(days=365), timedelta(days=90)
 """Lifetime of the certificates that the CA signs, and the remaining lifetime at which they are renewed."""
 BACK = timedelta(hours=1)
-"""How far certificates are backdated, for clocks that are slow."""
+"""Time by which certificates are backdated, for clients whose clocks are slow."""
 
 
 class Pair(NamedTuple):
@@ -34,13 +35,14 @@ class Pair(NamedTuple):
 
 
 class UnreadableError(ValueError):
-    """The certificate or its key is invalid. The message does not quote them."""
+    """The certificate or its key is invalid. The message quotes neither."""
 
 
 def authority(now: datetime, before: Pair | None) -> Pair:
-    """Returns the CA's pair: the existing one if it is valid for long enough, otherwise a renewed one.
+    """Return the certificate and key of the CA: ``before`` if it is valid for long enough, otherwise a renewed or new
+    pair.
 
-    Raises UnreadableError if the existing one is invalid.
+    Raise UnreadableError if ``before`` is invalid.
     """
     if before is None:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -69,8 +71,8 @@ def authority(now: datetime, before: Pair | None) -> Pair:
 
 
 def server(issuer: Pair, names: Sequence[str], now: datetime) -> Pair:
-    """Issues a server's pair for these DNS names and addresses. Raises UnreadableError, or ValueError for an invalid
-    name."""
+    """Issue a server certificate for these DNS names and IP addresses, and return it with its key. Raise
+    UnreadableError if ``issuer`` is invalid, or ValueError for an invalid name."""
     certificate, issuing_key = _load_pair(issuer)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
@@ -86,8 +88,8 @@ def server(issuer: Pair, names: Sequence[str], now: datetime) -> Pair:
 
 
 def fault(pair: Pair, issuer: Pair, names: Sequence[str], now: datetime) -> str:
-    """Returns why a server needs a new pair; empty: it does not. Raises UnreadableError if the issuer's pair is
-    invalid."""
+    """Return the reason why a server needs a new certificate, or an empty string if its certificate is still good.
+    Raise UnreadableError if ``issuer`` is invalid."""
     authority_certificate, _unused = _load_pair(issuer)
     try:
         certificate, _unused = _load_pair(pair)
@@ -105,7 +107,7 @@ def fault(pair: Pair, issuer: Pair, names: Sequence[str], now: datetime) -> str:
 def _builder(
     subject: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, life: timedelta
 ) -> x509.CertificateBuilder:
-    """Sets the common fields of all certificates."""
+    """Return a builder for a certificate, with the fields that all certificates have in common."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

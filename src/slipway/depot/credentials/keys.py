@@ -1,7 +1,7 @@
-"""``slipway depot keys``: creates the keys of registry and depot once, and renews their certificates in time.
+"""``slipway depot keys``: creates the keys of the registry and the depot once, and renews their certificates in time.
 
-Each is in a separate Secret, so that a pod mounts only what it needs. The command needs permission to create Secrets
-and ConfigMaps, and to get and update those in :data:`SECRETS` and :data:`CONFIG_MAPS`. It is idempotent: valid keys are
+Each key is in a separate Secret, so a pod mounts only what it needs. The command must be allowed to create Secrets and
+ConfigMaps, and to get and update those in ``SECRETS`` and ``CONFIG_MAPS``. It can be repeated: valid keys stay
 unchanged.
 """
 
@@ -28,11 +28,11 @@ from slipway.serving.wire import depot_token
 log = logging.getLogger(__name__)
 
 REGISTRY, DEPOT = "slipway-registry", "slipway-depot"
-"""Services whose names are in the certificates."""
+"""Services of the registry and the depot, whose names are in the certificates."""
 REGISTRY_TLS, DEPOT_TLS = "slipway-registry-tls", "slipway-depot-tls"
 TOKEN, HMAC = "slipway-depot-token", "slipway-depot-key"
 AUTHORITY = "slipway-depot-ca"
-"""Secret with the CA's pair, and ConfigMap with its certificate."""
+"""Secret with the CA's certificate and key, and ConfigMap with only the certificate."""
 KEY_SET = "slipway-registry-keys"
 SECRETS = (AUTHORITY, REGISTRY_TLS, DEPOT_TLS, TOKEN, HMAC)
 CONFIG_MAPS = (AUTHORITY, KEY_SET)
@@ -40,34 +40,34 @@ CERTIFICATE, PRIVATE = "tls.crt", "tls.key"
 TOKEN_FIELD, HMAC_FIELD, AUTHORITY_FIELD, KEY_SET_FIELD = "token.key", "hmac", "ca.crt", "jwks.json"
 LABELS = {"app.kubernetes.io/name": "slipway-depot", "app.kubernetes.io/part-of": "slipway"}
 ATTEMPTS = 10
-"""Attempts for a write, if other processes write the same object."""
+"""Maximum attempts to write an object that other processes write at the same time."""
 
 Data = dict[str, bytes]
 Result = TypeVar("Result")
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
-    """The names of registry and depot."""
+    """The host names that the certificates of the registry and the depot contain."""
 
     namespace: str
     cluster_domain: str = "cluster.local"
     registry: tuple[str, ...] = ()
-    """Further names and addresses of the registry."""
+    """Further host names and IP addresses of the registry."""
     depot: tuple[str, ...] = ()
 
     def of(self, service: str, further: Sequence[str]) -> tuple[str, ...]:
-        """Returns all names of a Service, and the further ones."""
+        """Return all host names of a Service, followed by the ``further`` ones."""
         inside = f"{service}.{self.namespace}.svc"
         usual = (inside, service, f"{service}.{self.namespace}", f"{inside}.{self.cluster_domain}")
         return tuple(dict.fromkeys((*usual, *further)))
 
 
 async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
-    """Creates missing keys and renews those that expire soon. Returns the written objects, such as ``Secret
-    slipway-depot-key``.
+    """Create missing keys, and renew certificates that expire soon. Return the objects that were written, such as
+    ``Secret slipway-depot-key``.
 
-    Raises ApiError, and ValueError for an unreadable key, which is not replaced automatically because other components
-    depend on it.
+    Raise ApiError, or ValueError for an unreadable key. The command does not replace an unreadable key, because other
+    components depend on it.
     """
     store = _Store(client, names.namespace)
 
@@ -104,7 +104,7 @@ def _server(issuer: Pair, names: Sequence[str], now: datetime, secret: str) -> C
 
 
 class _Store:
-    """Secrets and ConfigMaps of one namespace, updated with functions of their content."""
+    """The Secrets and ConfigMaps of one namespace. Each update computes the new data from the current data."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
@@ -113,8 +113,8 @@ class _Store:
     async def update(
         self, kind: Kind, name: str, build: Callable[[Data | None], Data], *, type_: str = "Opaque"
     ) -> Data:
-        """Updates an object's data to the result of ``build``, which gets the current data, or None if the object does
-        not exist. Returns the result."""
+        """Set an object's data to the result of ``build``, and return this result. ``build`` gets the current data, or
+        None if the object does not exist."""
         for _unused in range(ATTEMPTS):
             try:
                 current = await self._client.get(kind, Key(self._namespace, name))

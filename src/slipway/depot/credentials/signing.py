@@ -1,8 +1,8 @@
 """Registry tokens: permissions for operations on repositories, valid for a few minutes and signed with the depot's key.
-Pure.
+No I/O.
 
-They are JSON Web Tokens with the algorithm ES256, as the registry's token authentication accepts them. The registry has
-the public key as a key set (JWKS).
+The tokens are JSON Web Tokens with the algorithm ES256, which the registry's token authentication requires. The
+registry has the public key as a JSON Web Key Set (JWKS).
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 _COORDINATE_BYTES = 32
 LEEWAY_SECONDS = 10
-"""How far a token is backdated, for clocks that are slow."""
+"""Seconds by which tokens are backdated, for registries whose clocks are slow."""
 
 
 class Access(msgspec.Struct, frozen=True):
-    """The permitted actions on one resource of the registry, in the terms of its token protocol."""
+    """The permitted actions on one resource of the registry, in the terms of the registry's token protocol."""
 
     type: str
-    """``repository`` or ``registry``."""
+    """Type of the resource: ``repository`` or ``registry``."""
     name: str
     actions: tuple[str, ...]
-    """``pull``, ``push`` or ``delete``; ``*`` for the registry."""
+    """For a repository ``pull``, ``push`` or ``delete``; for the registry ``*``."""
 
 
 class Signer:
-    """The depot's key. Its ``repr`` reveals nothing about it."""
+    """The depot's private key, with a method that signs registry tokens. Its ``repr`` does not reveal the key."""
 
     def __init__(self, pem: bytes, *, issuer: str, audience: str, seconds: int) -> None:
-        """``seconds``: lifetime of a token. Raises ValueError if the key is not on the curve P-256."""
+        """Load the private key ``pem``, and sign tokens with a lifetime of ``seconds``. Raise ValueError if the key is
+        not on the curve P-256."""
         self._key = _key(pem)
         self._issuer, self._audience, self.seconds = issuer, audience, seconds
         self.public = public(self._key)
-        """The public key, as an entry of a key set."""
+        """The public key as a JSON Web Key."""
 
     def sign(self, subject: str, access: Sequence[Access], now: float) -> str:
-        """Returns a signed token for ``subject``, which appears in the registry's log. ``now``: Unix seconds."""
+        """Return a signed token. ``subject`` appears in the registry's log. ``now`` is in Unix seconds."""
         issued = int(now)
         header = {"typ": "JWT", "alg": "ES256", "kid": self.public["kid"]}
         claims = {
@@ -63,19 +64,20 @@ class Signer:
 
 
 def generate_key() -> bytes:
-    """Generates a private key in PEM format."""
+    """Return a new private key in PEM format."""
     return ec.generate_private_key(ec.SECP256R1()).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def key_set(pem: bytes) -> str:
-    """Returns the registry's key set for a private key. Raises ValueError if the key is invalid."""
+    """Return the JSON Web Key Set with the public key of ``pem``, a private key. Raise ValueError if the key is
+    invalid."""
     return msgspec.json.encode({"keys": [public(_key(pem))]}).decode()
 
 
 def public(key: ec.EllipticCurvePrivateKey) -> dict[str, str]:
-    """Returns the public key as a JSON Web Key, named by its thumbprint (RFC 7638)."""
+    """Return a public key as a JSON Web Key. Its ID is the key's thumbprint (RFC 7638)."""
     numbers = key.public_key().public_numbers()
     bare = {
         "crv": "P-256",

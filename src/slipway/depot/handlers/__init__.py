@@ -1,1 +1,1 @@
-"""Handlers of requests: tokens, uploads, catalogs, imports and the removal of leftovers."""
+"""Request handlers: tokens, uploads, the catalog, imports and sweeps."""

@@ -1,8 +1,8 @@
-"""The catalog: lists the cluster's own models for other clusters, and grants access to one model's repository to
-holders of a credential. ``slipway.serving.wire.catalogs`` has the wire format.
+"""The catalog: a list of the cluster's own models for other clusters. Holders of a credential can read the catalog, and
+get access to the repository of one model. ``slipway.serving.wire.catalogs`` defines the wire format.
 
-Each credential is a file in a directory: the file's name is its name, and its content the token. The files are read for
-each request, so that a removed credential becomes invalid immediately.
+Each credential is a file in a directory: the name of the file is the credential's name, and the content is the token.
+The depot reads the files for each request, so a removed credential becomes invalid immediately.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Offer(msgspec.Struct, frozen=True):
     age: tuple[int, str]
 
     def to_entry(self, *, facts: bool) -> Object:
-        """Returns the entry for the catalog document."""
+        """Return the model's entry in the catalog document, with ``facts`` if they are requested and known."""
         entry: Object = msgspec.to_builtins(self.entry)
         return entry | ({"facts": self.facts} if facts and self.facts else {})
 
 
 def offers(models: Iterable[Object]) -> list[Offer]:
-    """Returns offers for the models that are ready, sorted by name and version. If two have the same, the older one
-    counts."""
+    """Return an offer for each model that is ready, sorted by name and version. If two models have the same name and
+    version, only the older model is offered."""
     versions: dict[tuple[str, str], Offer] = {}
     for one in sorted(filter(None, map(_offer, models)), key=lambda offer: offer.age):
         versions.setdefault((one.entry.name, one.entry.version), one)
@@ -85,7 +85,8 @@ def _offer(model: Object) -> Offer | None:
 
 
 def document(catalog_offers: Sequence[Offer]) -> tuple[str, bytes]:
-    """Returns the revision, and the catalog as JSON; facts are omitted if they are too large."""
+    """Return the revision of the catalog, and the catalog as JSON. Facts about models are left out if the JSON would be
+    too large."""
     entries = [one.to_entry(facts=True) for one in catalog_offers]
     text = msgspec.json.encode(entries)
     if len(text) > CATALOG_BYTES - 1024:
@@ -95,7 +96,8 @@ def document(catalog_offers: Sequence[Offer]) -> tuple[str, bytes]:
 
 
 def credentials(folder: Path) -> dict[str, bytes]:
-    """Returns name -> SHA-256 of the token. Tokens that are too short or unreadable are ignored."""
+    """Return the SHA-256 of each credential's token, by the credential's name. Tokens that are too short or unreadable
+    are ignored."""
     hashes: dict[str, bytes] = {}
     try:
         files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
@@ -113,9 +115,9 @@ def credentials(folder: Path) -> dict[str, bytes]:
 
 
 def holder(hashes: Mapping[str, bytes], authorization: str) -> str | None:
-    """Returns the name of the credential in an ``Authorization`` header: ``Bearer TOKEN``, or Basic with
-    ``NAME:TOKEN``. None if no credential matches. It always compares with all of them, so that the duration reveals
-    nothing."""
+    """Return the name of the credential in an ``Authorization`` header: Bearer with the token, or Basic with the
+    credential's name and the token. Return None if no credential matches. The token is always compared with all
+    credentials, so that the duration reveals nothing."""
     scheme, _unused, text = authorization.partition(" ")
     named: str | None = None
     token = text.strip()
@@ -136,7 +138,7 @@ def _basic(text: str) -> str:
 
 
 class Catalog:
-    """Handles ``/v1/catalog`` and ``/v1/grants``."""
+    """The handlers for ``/v1/catalog`` and ``/v1/grants``."""
 
     name = "catalog"
 
@@ -147,15 +149,15 @@ class Catalog:
         models: Informer,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``models``: the cluster-scoped models."""
+        """Serve the models in ``models``, the cache of cluster-scoped models."""
         self._settings, self._signer, self._models, self._now = settings, signer, models, now
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Returns the routes for the catalog and for grants."""
+        """Return the routes for the catalog and for grants."""
         return [web.get(CATALOG, self.catalog, allow_head=False), web.post(GRANTS, self.grants)]
 
     async def catalog(self, request: web.Request) -> web.Response:
-        """Returns all models that are ready; 304 if nothing has changed."""
+        """Respond with all models that are ready, or with 304 if the client has the current revision."""
         self._holder(request)
         revision, text = document(self._offers())
         tag = f'"{revision}"'
@@ -164,8 +166,8 @@ class Catalog:
         return web.Response(body=text, content_type="application/json", headers={"ETag": tag})
 
     async def grants(self, request: web.Request) -> web.Response:
-        """Grants access to the repository of one entry for a few minutes. A client that chose an entry while it was
-        active still gets access later."""
+        """Respond with a token that grants access to the repository of one entry for a few minutes. A client that chose
+        an entry while it was active still gets access later."""
         name = self._holder(request)
         grant_request = await _read_body(request, GrantRequest)
         offer = next((one for one in self._offers() if _is(one.entry, grant_request)), None)
@@ -185,8 +187,8 @@ class Catalog:
         return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
     def _offers(self) -> list[Offer]:
-        """Returns the models that other clusters may import. Raises RefusedError while the models are unknown, because
-        a client would trust an empty catalog."""
+        """Return the models that other clusters may import. Raise RefusedError until the models have been listed,
+        because a client would trust an empty catalog."""
         if not self._models.synced.is_set():
             raise busy("the models are being listed")
         return offers(self._models.store.all())
@@ -203,7 +205,7 @@ def _is(entry: Entry, request: GrantRequest) -> bool:
 
 
 async def _read_body(request: web.Request, type_: type[Any]) -> Any:
-    """Parses the body of a request for a grant. Raises RefusedError."""
+    """Decode the JSON body of a request as ``type_``. Raise RefusedError."""
     try:
         return decode_json(await request.read(), type_, most=LARGEST_BODY)
     except DecodingError as error:

@@ -1,9 +1,9 @@
-"""Imports: gives a publisher that imports a model from another cluster's catalog its access token.
+"""Imports: a publisher that imports a model from another cluster's catalog gets a registry token from the depot.
 
-The catalog's credential is in a Secret of the depot's own namespace and never leaves it. The publisher sends its own
-service account's token, which the API server reviews. The depot then requests a grant for the model's entry, and
-returns a token for its repository that is valid for a few minutes. There is no credential in the publisher's namespace,
-nothing is stored, and an import that takes longer requests another token.
+The catalog's credential is in a Secret of the depot's namespace and never leaves it. The publisher sends the token of
+its own service account, which the API server reviews. The depot then requests a grant for the model's entry from the
+catalog, and returns the grant's token, which is valid for a few minutes and only for the model's repository. The
+publisher's namespace contains no credential, and nothing is stored. An import that takes longer requests another token.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from slipway.serving.wire.catalogs import IMPORTS, GrantRequest, Import
 from slipway.weights.sources.catalogs import CatalogEndpoint, CatalogError, authority, authorization, exchange, policy
 
 OF_THE_CLUSTER = "-"
-"""Stands for the namespace of a cluster-scoped model."""
+"""Text that replaces the namespace in the URL of a cluster-scoped model."""
 AT_ONCE, WAITING, WAITING_OF_ONE = 8, 64, 8
-"""Maximum grants in progress, waiting, and waiting for one namespace."""
+"""Maximum number of requests for grants: running, pending in total, and pending for one namespace."""
 
 
 class _CatalogEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """The entry that was chosen for a model, from its status."""
+    """The catalog entry that was chosen for a model, from the model's status."""
 
     name: str
     source_name: str
@@ -42,7 +42,7 @@ class _CatalogEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Source(msgspec.Struct, frozen=True, rename="camel"):
-    """The relevant part of a source's spec."""
+    """The fields of a catalog source's spec that the depot needs."""
 
     url: str
     credentials_secret_name: str
@@ -50,26 +50,26 @@ class _Source(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Imports:
-    """Handles ``/v1/imports``."""
+    """The handler for ``/v1/imports``."""
 
     name = "imports"
 
     def __init__(
         self, settings: Settings, source: Kind, tokens: Tokens, client: Client, allowed: AddressPolicy | None = None
     ) -> None:
-        """``source``: the kind of the resources with catalogs. ``allowed``: replaces the usual policy for their
-        addresses."""
+        """Find catalogs in resources of the kind ``source``. ``allowed`` replaces the usual address policy for
+        catalogs."""
         self._settings, self._source, self._tokens, self._client = settings, source, tokens, client
         self._allowed = allowed or policy(settings.blocked_networks)
         self._places, self._waiting = asyncio.Semaphore(AT_ONCE), Counter[str]()
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Returns the route on which publishers get grants for imports."""
+        """Return the route from which publishers get grants for imports."""
         return [web.post(f"{IMPORTS}/{{namespace}}/{{name}}/{{uid}}", self.grant)]
 
     async def grant(self, request: web.Request) -> web.Response:
-        """Returns a grant for the model's entry. 424 if the other cluster, or the connection to it, has a permanent
-        problem; 503 if it is transient."""
+        """Respond with a grant for the model's catalog entry. The status is 424 if the other cluster, or the connection
+        to it, has a permanent problem, and 503 for a transient problem."""
         match_info = request.match_info
         namespace = "" if match_info["namespace"] == OF_THE_CLUSTER else match_info["namespace"]
         caller = await self._tokens.bearer(request)
@@ -91,8 +91,8 @@ class Imports:
         return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
     async def _find_entry(self, name: Key, identity: str) -> _CatalogEntry:
-        """Returns the entry that was chosen for the model. Raises RefusedError if there is no such model, or no entry
-        yet."""
+        """Return the catalog entry that was chosen for a model with this name and uid. Raise RefusedError if there is
+        no such model, or if no entry has been chosen yet."""
         kind = self._settings.models if name.namespace else self._settings.cluster_models
         try:
             model = await self._client.get(kind, name)
@@ -107,7 +107,7 @@ class Imports:
             raise RefusedError(409, "no catalog entry has been selected for this model yet", Retry_After="2") from None
 
     async def _request_grant(self, chosen: _CatalogEntry) -> Import:
-        """Requests a grant from the catalog. Raises CatalogError."""
+        """Request a grant for an entry from its catalog. Raise CatalogError."""
         try:
             resource = await self._client.get(self._source, Key("", chosen.source_name))
             source = msgspec.convert(resource.get("spec"), _Source)
@@ -123,7 +123,7 @@ class Imports:
         return Import(**msgspec.structs.asdict(grant), ca=trusted)
 
     async def _secret(self, name: str) -> Mapping[str, str]:
-        """Returns the data of a Secret. Raises CatalogError."""
+        """Return the data of a Secret in the depot's namespace, with values in base64. Raise CatalogError."""
         place = Key(self._settings.namespace, name)
         try:
             secret = await self._client.get(SECRET, place)
@@ -135,7 +135,7 @@ class Imports:
 
 
 def _request(chosen: _CatalogEntry) -> GrantRequest:
-    """Builds the request for a grant. Raises CatalogError."""
+    """Return the request for a grant of this entry. Raise CatalogError if the entry is invalid."""
     fields = {"name": chosen.name, "version": chosen.version, "digest": chosen.remote_digest}
     try:
         return msgspec.convert(fields, GrantRequest)

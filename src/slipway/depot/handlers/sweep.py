@@ -1,7 +1,7 @@
-"""Sweep: deletes unreferenced manifests from the registry, before its collector frees the space.
+"""The sweep deletes unreferenced manifests from the registry, before the registry's garbage collector frees the space.
 
-The collector's service account calls it each time. The repositories are listed before the models, so that the
-repository of a model created in the meantime is not among them.
+The collector requests a sweep each time, with its service account. The sweep lists repositories before models, so that
+it does not touch the repository of a model that is created in the meantime.
 """
 
 from __future__ import annotations
@@ -28,24 +28,26 @@ log = logging.getLogger(__name__)
 
 PATH = "/v1/sweep"
 SECONDS = 120.0
-"""Time limit for one request. The collector repeats its request until everything is done."""
+"""Maximum seconds for one request. The collector repeats its request until everything is done."""
 MOST_OF_ONE = 15.0
-"""Time limit for one repository, so that its author cannot block all others."""
+"""Maximum seconds for one repository, so that the author of its model cannot block all others."""
 IMAGE_DIGEST = "slipway.inference/image"
-"""Annotation of a model: digest of its image."""
+"""Annotation of a model with the digest of its container image."""
 PUBLISHED, IMAGE = "published", "image"
 WORKING = frozenset({PUBLISHED, IMAGE, "session", "publishing"})
-"""Tags in the repository of a model that is not published yet."""
+"""Tags that are kept in the repository of a model that is not published yet."""
 FAILED, UPLOADED = "Failed", frozenset({"session"})
-"""Phase of a model whose publication failed, and the tags that it keeps for another attempt: the author's upload."""
+"""Phase of a model whose publication failed, and the tags that are kept in its repository: the author's upload, for
+another attempt."""
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """The manifests that a model keeps in its repository."""
+    """The manifests of a model's repository that a sweep keeps."""
 
     tags: frozenset[str]
     digest: str = ""
-    """Digest of its artifact; empty: it has none yet, and all manifests with one of the tags are kept."""
+    """Digest of the model's artifact; empty: the model has no artifact yet, and each manifest with one of the tags is
+    kept."""
 
     def keeps(self, tag: str, digest: str) -> bool:
         if not self.digest:
@@ -54,16 +56,16 @@ class Retained(msgspec.Struct, frozen=True):
 
 
 class SweepResult(msgspec.Struct, frozen=True):
-    """The response."""
+    """The response to a request for a sweep."""
 
     removed: int
     """Number of deleted manifests."""
     complete: bool
-    """Whether everything was checked without an error."""
+    """Whether all repositories were checked without an error."""
 
 
 def find_retained(models: Iterable[Object]) -> Mapping[str, Retained]:
-    """Returns repository -> the manifests that its model keeps."""
+    """Return the manifests that the sweep keeps for each of these models, by repository."""
     return {repository(*key(one), uid(one)): _retained_of(one) for one in models}
 
 
@@ -77,7 +79,7 @@ def _retained_of(model: Object) -> Retained:
 
 
 class Sweeper:
-    """Handles ``/v1/sweep``."""
+    """The handler for ``/v1/sweep``."""
 
     name = "sweep"
 
@@ -86,12 +88,12 @@ class Sweeper:
         self._lock = asyncio.Lock()
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Returns the route on which the collector requests a sweep."""
+        """Return the route on which the collector requests a sweep."""
         return [web.post(PATH, self.sweep)]
 
     async def sweep(self, request: web.Request) -> web.Response:
-        """Deletes unreferenced manifests. 403 for all clients except the collector, 503 while another request is
-        running."""
+        """Delete unreferenced manifests, and respond with their number. The status is 403 for all clients except the
+        collector, and 503 while another sweep is running."""
         caller = await self._tokens.bearer(request)
         if caller.subject != f"system:serviceaccount:{self._settings.namespace}:{self._settings.collector}":
             raise RefusedError(403, "only the registry's collector may do this")
@@ -107,8 +109,8 @@ class Sweeper:
         return web.Response(body=msgspec.json.encode(result), content_type="application/json")
 
     async def _sweep_all(self) -> SweepResult:
-        """Deletes unreferenced manifests in all repositories. Raises RegistryError or ApiError if nothing could be
-        deleted."""
+        """Delete unreferenced manifests in all repositories. Raise RegistryError or ApiError if the repositories or the
+        models cannot be listed. Later errors only make the result incomplete."""
         repositories = [one async for one in self._registry.repositories() if one.startswith(PREFIXES)]
         models: list[Object] = []
         for kind in (self._settings.models, self._settings.cluster_models):
@@ -131,7 +133,7 @@ class Sweeper:
         return SweepResult(removed, complete)
 
     async def _remove(self, name: str, keep: Retained) -> SweepResult:
-        """Deletes the manifests of a repository that its model does not keep."""
+        """Delete the manifests of one repository that are not in ``keep``. Raise RegistryError."""
         end, deleted = time.monotonic() + MOST_OF_ONE, set[str]()
         stay = {await self._registry.digest(name, tag) for tag in sorted(keep.tags)}
         async for tag in self._registry.tags(name):
@@ -145,9 +147,9 @@ class Sweeper:
 
 
 def in_order(repositories: Iterable[str], named: Container[str]) -> list[str]:
-    """Returns all repositories, those without a model first, because they may have the most to delete. Within both
-    groups the order is random, so that a repository that cannot be finished in one request does not starve the
-    others."""
+    """Return all repositories, first those without a model, because they may have the most to delete. Each of the two
+    groups is in random order, so that a repository that takes too long for one request does not always delay the same
+    other repositories."""
     mixed = list(repositories)
     random.shuffle(mixed)
     return sorted(mixed, key=lambda name: name in named)

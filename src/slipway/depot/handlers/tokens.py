@@ -1,8 +1,10 @@
-"""Tokens: issues registry tokens in exchange for a service account's token, or a token signed by the controller.
+"""Tokens: the depot issues registry tokens in exchange for a service account's token, or for a token that the
+controller signed.
 
-The protocol is that of Docker registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. The token permits the
-requested actions that are allowed for the caller, and the registry rejects all others. All pods of a namespace may pull
-its models and those of the cluster. Only publishers may push (see :mod:`slipway.depot.storage.publishers`).
+The protocol is that of Docker registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. The token permits
+those of the requested actions that the caller may perform, and the registry rejects all others. All pods of a namespace
+may pull the models of the namespace and those of the cluster. Only publishers may push (see
+``slipway.depot.storage.publishers``).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ PULL = frozenset({"pull"})
 
 
 class Scope(NamedTuple):
-    """The access that a client requests."""
+    """The access to one resource that a client requests."""
 
     kind: str
     name: str
@@ -44,12 +46,12 @@ class Scope(NamedTuple):
 
     @property
     def writes(self) -> bool:
-        """Whether it requests more than pull."""
+        """Whether the client requests more than pull for a valid repository."""
         return self.kind == "repository" and not PULL.issuperset(self.actions) and _is_repository(self.name)
 
 
 def scope_of(text: str) -> Scope:
-    """Parses ``TYPE:NAME:ACTION,ACTION``."""
+    """Parse a scope such as ``repository:NAME:pull,push``. Any text is accepted."""
     kind, _unused, rest = text.partition(":")
     name, _unused, actions = rest.rpartition(":")
     return Scope(kind, name, tuple(dict.fromkeys(actions.split(","))))
@@ -58,7 +60,8 @@ def scope_of(text: str) -> Scope:
 def granted(
     caller: Caller, scopes: Iterable[Scope], writable: Mapping[str, frozenset[str]] = MappingProxyType({})
 ) -> tuple[Access, ...]:
-    """Returns the permitted part of a caller's request. ``writable``: repository -> the publisher's rights in it."""
+    """Return the part of the requested access that the caller gets. ``writable`` maps repositories to the publisher's
+    rights in them."""
     access = []
     for scope in scopes:
         may = (
@@ -70,8 +73,8 @@ def granted(
 
 
 def _readable(caller: Caller, scope: Scope) -> frozenset[str]:
-    """Returns the pull right, if the repository is readable: all pods of a namespace may pull its models and
-    cluster-scoped models."""
+    """Return the pull right if the caller may pull from the repository, otherwise no right. All pods of a namespace may
+    pull the models of the namespace, and cluster-scoped models."""
     own = scope.name.startswith((f"namespaced/{caller.namespace}/", "cluster/"))
     return PULL if own and _is_repository(scope.name) else NO_RIGHTS
 
@@ -81,7 +84,7 @@ def _is_repository(name: str) -> bool:
 
 
 class Tokens:
-    """Handles ``/token``."""
+    """The handler for ``/token``."""
 
     name = "token"
 
@@ -93,11 +96,11 @@ class Tokens:
         self._reviews = Reviews(client, settings.issuer)
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Returns the route for registry tokens. Clients that try POST first get 405 and then use GET."""
+        """Return the route for registry tokens. A client that first sends POST gets 405, and then sends GET."""
         return [web.get("/token", self.token, allow_head=False)]
 
     async def token(self, request: web.Request) -> web.Response:
-        """Returns a token for the permitted part of the request, which may be empty."""
+        """Respond with a token for the permitted part of the requested access, which may be empty."""
         if request.query.get("service", self._settings.service) != self._settings.service:
             raise RefusedError(400, f"this depot signs tokens for the service {self._settings.service} only")
         scopes = " ".join(request.query.getall("scope", [])).split()
@@ -126,8 +129,8 @@ class Tokens:
         return granted(caller, scopes, writable)
 
     async def bearer(self, request: web.Request) -> Caller:
-        """Returns the owner of the service account token in a request, for handlers that accept no other token. Raises
-        RefusedError."""
+        """Return the caller whose service account token is in the request, for handlers that accept no other kind of
+        token. Raise RefusedError."""
         scheme, _unused, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise unauthorized("send a service account token")
@@ -146,8 +149,8 @@ class Tokens:
         return await self._reviews.caller(password, request.remote or "")
 
     async def _puller(self, password: str, address: str) -> Caller:
-        """Returns the caller for a pull token that the controller signed for a namespace. Raises RefusedError if the
-        namespace has been deleted and recreated."""
+        """Return the caller for a pull token, which the controller signed for a namespace. Raise RefusedError if the
+        token is invalid, or if the namespace has been deleted and recreated."""
         try:
             claim = depot_token.verify_token(self._hmac_key, password, "pull", self._now())
         except depot_token.TokenError as error:
@@ -160,7 +163,7 @@ class Tokens:
         return Caller(f"pull:{claim.namespace}", claim.namespace)
 
     async def _namespace(self, name: str) -> str:
-        """Returns the uid of a namespace; empty if it does not exist."""
+        """Return the uid of a namespace, or an empty string if the namespace does not exist."""
         try:
             return uid(await self._client.get(NAMESPACE, Key("", name)))
         except NotFoundError:
@@ -168,7 +171,7 @@ class Tokens:
 
 
 def _repositories_to_write(scopes: Iterable[Scope]) -> frozenset[str]:
-    """Returns the repositories for which more than pull is requested."""
+    """Return the repositories for which the client requests more than pull."""
     return frozenset(one.name for one in scopes if one.writes)
 
 

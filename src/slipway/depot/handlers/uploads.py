@@ -1,8 +1,8 @@
-"""Uploads: writes a user's file into the registry, from a single request (PUT, as with ``curl -T``) or a resumed one.
+"""Uploads: a user sends a file to the registry, in a single request (PUT, as with ``curl -T``) or in several.
 
-Resuming follows the core of the tus protocol, version 1.0.0: HEAD returns the number of stored bytes, and PATCH sends
-more. PUT with a Content-Range does the same. Any replica handles any request: the stored parts are in the registry, and
-the current writer is recorded on the model.
+Several requests follow the core of the tus protocol, version 1.0.0: HEAD returns the number of stored bytes, and PATCH
+sends more. PUT with a ``Content-Range`` does the same as PATCH. Any replica can handle any request, because the stored
+parts are in the registry and the current writer is recorded on the model.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ log = logging.getLogger(__name__)
 
 PATH = "/v1/upload/{namespace}/{name}/{uid}"
 NO_NAMESPACE = "-"
-"""Stands for the namespace in the path of a cluster-scoped model."""
+"""Text that replaces the namespace in the URL of a cluster-scoped model."""
 TUS, TUS_VERSION = "Tus-Resumable", "1.0.0"
 OFFSET_TYPE = "application/offset+octet-stream"
 MOST_DIGITS = 18
 READ_SECONDS = 30.0
-"""How long a status request waits for an unavailable registry."""
+"""Maximum seconds that a status request waits for an unavailable registry."""
 LONGEST_FILE_NAME = 1024
 LOOK_SECONDS = 300.0
-"""Interval between two checks for abandoned uploads."""
+"""Seconds between two checks for abandoned uploads."""
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
 
 
@@ -59,11 +59,11 @@ class State(NamedTuple):
     offset: int
     length: int | None
     session: Session | None
-    """None: nothing is stored, or it was published and removed."""
+    """The session with the stored parts; None: no part is stored, or the file was published and removed."""
 
 
 class Upload(NamedTuple):
-    """A request with a valid token."""
+    """The upload that a request with a valid token belongs to."""
 
     claim: Claim
     model: Object
@@ -71,7 +71,7 @@ class Upload(NamedTuple):
 
 
 class Uploads:
-    """Handles ``/v1/upload/``."""
+    """The handlers for ``/v1/upload/``."""
 
     name = "upload"
 
@@ -92,7 +92,7 @@ class Uploads:
         self._received = Counter("slipway_depot_uploaded_bytes", "Bytes received.", registry=metrics.registry)
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Returns the routes: one URL for each model, for clients with its token."""
+        """Return the routes for uploads. Each model has its own URL, which requires the model's token."""
         return [
             web.put(PATH, self.put, expect_handler=_later),
             web.patch(PATH, self.patch, expect_handler=_later),
@@ -102,7 +102,7 @@ class Uploads:
         ]
 
     async def run(self) -> None:
-        """Removes abandoned uploads from the registry, until cancelled."""
+        """Remove abandoned uploads from the registry regularly, until the task is cancelled."""
         while True:
             try:
                 await self._models.release(self._remove)
@@ -111,16 +111,16 @@ class Uploads:
             await asyncio.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
-        """Ends the current part of each upload, and lets the clients continue with another replica."""
+        """End the current part of each upload, so that clients continue with another replica."""
         self._stopping = True
 
     async def options(self, _request: web.Request) -> web.Response:
-        """Returns the supported protocol to any client."""
+        """Respond with the supported version of the tus protocol, without authentication."""
         headers = {TUS: TUS_VERSION, "Tus-Version": TUS_VERSION, "Tus-Max-Size": str(self._settings.upload_bytes)}
         return web.Response(status=204, headers=headers)
 
     async def head(self, request: web.Request) -> web.Response:
-        """Returns the number of stored bytes."""
+        """Respond with the number of stored bytes."""
         state = await self._state(await self._authorize(request))
         headers = {TUS: TUS_VERSION, "Upload-Offset": str(state.offset)}
         if state.length is not None:
@@ -128,7 +128,7 @@ class Uploads:
         return web.Response(headers=headers)
 
     async def get(self, request: web.Request) -> web.Response:
-        """Returns the state with the digests of the stored parts, as JSON."""
+        """Respond with the state of the upload as JSON, including the digests of the stored parts."""
         upload = await self._authorize(request)
         state, expires = await self._state(upload), upload.claim.expires
         document: dict[str, Any] = {
@@ -142,7 +142,7 @@ class Uploads:
         return web.Response(body=msgspec.json.encode(document), content_type="application/json")
 
     async def put(self, request: web.Request) -> web.Response:
-        """Stores the whole file, replacing earlier parts; with a Content-Range, stores the next part."""
+        """Store the whole file in place of earlier parts or, with a ``Content-Range``, store its next part."""
         upload = await self._authorize(request)
         length = self._body_length(request)
         if not length:
@@ -154,7 +154,7 @@ class Uploads:
         return web.Response(status=201, text=f"{session.offset} of {session.length} bytes received\n")
 
     async def patch(self, request: web.Request) -> web.Response:
-        """Stores more bytes of the file, from the offset that HEAD returned."""
+        """Store the next bytes of the file, from the offset that HEAD returned."""
         if request.headers.get(TUS, TUS_VERSION) != TUS_VERSION:
             raise RefusedError(412, f"this depot speaks tus {TUS_VERSION}", Tus_Version=TUS_VERSION)
         if request.content_type != OFFSET_TYPE:
@@ -173,8 +173,8 @@ class Uploads:
     # --- shared functions --------------------------------------------------------------------------------------------
 
     async def _authorize(self, request: web.Request) -> Upload:
-        """Returns the upload that the request's token allows. Raises RefusedError: 401, 410 and 404 for the token, its
-        expiry and the model."""
+        """Return the upload that the request's token allows. Raise RefusedError: 401 for an invalid token, 410 for an
+        expired one, and 404 if the model does not exist or the token is for another model."""
         claim = self._claim(request)
         place = request.match_info
         namespace = "" if place["namespace"] == NO_NAMESPACE else place["namespace"]
@@ -207,8 +207,8 @@ class Uploads:
             raise RefusedError(413, f"a file may have {self._settings.upload_bytes} bytes")
 
     async def _state(self, upload: Upload) -> State:
-        """Returns how much of the file the registry has. Notifies the controller if it does not know yet that the
-        upload is complete."""
+        """Return the progress of the upload. Notify the controller if the upload is complete and the controller does
+        not know this yet."""
         try:
             session, digest = await retry_while_away(
                 lambda: stored(self._registry, upload.repository), lambda: False, READ_SECONDS
@@ -226,7 +226,8 @@ class Uploads:
     async def _write_body(
         self, request: web.Request, upload: Upload, length: int | None, offset: int | None
     ) -> Session:
-        """Writes the body at the offset; None: into a new session. Returns the new state."""
+        """Write the request's body at ``offset``, or into a new session if ``offset`` is None. Return the session with
+        the new parts."""
         if self._stopping or self._count >= self._settings.uploads_at_once:
             raise busy("the depot accepts no more uploads at the moment")
         self._count += 1
@@ -261,7 +262,7 @@ class Uploads:
         return session
 
     async def _forget_orphan(self, upload: Upload) -> None:
-        """Removes the upload if its model was deleted, because nothing else would."""
+        """Remove the upload if its model has been deleted in the meantime, because no other component would."""
         try:
             await self._models.get(upload.claim)
         except ApiError:
@@ -270,7 +271,8 @@ class Uploads:
             await self._remove(upload.claim)
 
     async def _remove(self, claim: Claim) -> bool:
-        """Removes an upload's manifest, so that the registry's collector frees the pieces. Returns whether it did."""
+        """Delete the manifest of an upload, so that the registry's garbage collector frees its parts. Return whether
+        the registry accepted this."""
         place = repository(claim.namespace, claim.name, claim.uid)
         try:
             await self._registry.delete_tagged(place, sessions.TAG, media_type=sessions.MANIFEST_TYPE)
@@ -279,7 +281,8 @@ class Uploads:
         return True
 
     async def _find_session(self, upload: Upload, length: int, offset: int | None) -> Session | None:
-        """Returns the session that the body continues; None: a new one."""
+        """Return the session that a body at ``offset`` continues, or None if the body starts a new one. Raise
+        RefusedError if ``offset`` is not the number of stored bytes."""
         if offset is None:
             return None
         try:
@@ -297,7 +300,8 @@ class Uploads:
 
 
 def _parse_range(header: str, size: int) -> tuple[int, int]:
-    """Parses a Content-Range. Returns the offset and the file's size."""
+    """Parse a ``Content-Range`` header for a body of ``size`` bytes. Return the offset and the size of the file. Raise
+    RefusedError if the header is invalid."""
     matched = _RANGE.fullmatch(header)
     first, last, length = (int(number) for number in matched.groups()) if matched else (0, 0, 0)
     if not matched or last - first + 1 != size:
@@ -311,7 +315,8 @@ def _check_size(offset: int, size: int, length: int) -> None:
 
 
 async def _detect_kind(body: Body) -> str:
-    """Returns the kind of a file from its first bytes. Raises RefusedError for an unsupported kind, and CutError."""
+    """Return the kind of a file, judging by its first bytes. Raise RefusedError for an unsupported kind, or CutError if
+    the stream ends."""
     head = b""
     while len(head) < sessions.HEAD_BYTES and (chunk := await body.chunk(sessions.HEAD_BYTES - len(head))):
         head += chunk
@@ -323,7 +328,8 @@ async def _detect_kind(body: Body) -> str:
 
 
 async def _later(_request: web.Request) -> None:
-    """Does nothing, so that a client that waits for a 100 gets a rejection first."""
+    """Do nothing, because a client that waits for 100 Continue must first see a possible rejection. ``_send_continue``
+    sends 100 Continue later."""
 
 
 async def _send_continue(request: web.Request) -> None:
@@ -342,7 +348,7 @@ def _parse_number(request: web.Request, header: str) -> int | None:
 
 
 def _file_name(request: web.Request) -> str:
-    """Returns the file name that the client sent; empty: none."""
+    """Return the file name that the client sent, or an empty string if there is none."""
     if name := request.query.get("filename") or request.headers.get("X-Upload-Filename"):
         return name[:LONGEST_FILE_NAME]
     for pair in request.headers.get("Upload-Metadata", "").split(","):

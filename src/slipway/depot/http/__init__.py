@@ -1,1 +1,1 @@
-"""The HTTP server."""
+"""The depot's HTTP server."""

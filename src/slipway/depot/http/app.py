@@ -1,4 +1,4 @@
-"""The depot's HTTP application: the handlers with their routes, and their common behavior.
+"""The depot's HTTP application: its endpoints, and the behavior that they share.
 
 All responses forbid caching. Neither responses nor log lines contain credentials of a request.
 """
@@ -21,7 +21,7 @@ from slipway.kube.metrics import Metrics
 log = logging.getLogger(__name__)
 
 LARGEST_BODY = 64 << 10
-"""Maximum size of a body that is read completely. Uploads are streamed."""
+"""Maximum size in bytes of a body that is read completely. Uploads are streamed instead."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Pragma": "no-cache",
@@ -29,40 +29,40 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 CLIENT_CLOSED_REQUEST = 499
-"""Status in metrics if the client disconnected before the response."""
+"""Status in metrics if the client disconnects before the response."""
 RIGHTS = "If a right is missing, run the role depot again"
 BUSY_SECONDS = 5
-"""Retry-After for a client that was turned away."""
+"""Seconds in the header ``Retry-After`` for a client that the busy depot rejects."""
 
 
 class Endpoint(Protocol):
-    """A group of routes."""
+    """A group of routes with their handlers."""
 
     name: str
-    """Name in metrics."""
+    """Name of the endpoint in metrics."""
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Returns paths and their handlers. A handler raises RefusedError for a request that it rejects."""
+        """Return the paths and their handlers. A handler raises RefusedError to reject a request."""
 
 
 class RefusedError(Exception):
-    """Ends the request with a status and one line of text."""
+    """A rejected request: the HTTP status, one line of text, and headers of the response."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
-        """``headers``: their names with ``_`` for ``-``."""
+        """Set the response's status, text and headers. Names of ``headers`` have ``_`` instead of ``-``."""
         super().__init__(message)
         self.status = status
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 def busy(message: str) -> RefusedError:
-    """Returns a 503: retry in a moment."""
+    """Return the error for a request that the client should repeat in a moment: 503 with ``Retry-After``."""
     return RefusedError(503, message, Retry_After=str(BUSY_SECONDS))
 
 
 def application(endpoints: Sequence[Endpoint], metrics: Metrics, *, at_once: int) -> web.Application:
-    """Builds the application with the routes of all endpoints. ``at_once``: maximum concurrent requests, at most half
-    of them from one address."""
+    """Return the application with the routes of all endpoints. The application handles at most ``at_once`` requests at
+    the same time, and at most half of them from one address."""
     shared = _Shared(endpoints, metrics, at_once)
     app = web.Application(middlewares=[shared.middleware], client_max_size=LARGEST_BODY)
     for endpoint in endpoints:
@@ -123,7 +123,8 @@ class _Shared:
 
 
 def answer(refused: RefusedError) -> web.Response:
-    """Returns a response and closes the connection, so that the rest of an unneeded body is not read."""
+    """Return the response to a rejected request. The response closes the connection, so that the server need not read
+    the rest of the body."""
     response = web.Response(status=refused.status, text=f"{refused}\n", headers=refused.headers)
     response.force_close()
     return response

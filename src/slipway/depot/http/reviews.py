@@ -1,7 +1,7 @@
-"""Reviews: the API server checks service account tokens. No client can use up all reviews.
+"""Token reviews: the API server checks service account tokens for the depot. No client can use up all reviews.
 
-A refused token is remembered for some seconds. Each address has a share of the reviews, and a refused one counts
-against it for one more second.
+The depot remembers a rejected token for some seconds. Each address has a share of the concurrent reviews, and a
+rejected review counts against this share for one more second.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from slipway.kube.objects import Kind, Object
 
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
 POD_NAME = "authentication.kubernetes.io/pod-name"
-"""Key in a TokenReview of the pod to which a token is bound."""
+"""Key in a TokenReview of the name of the pod to which the token is bound."""
 SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+")
 LONGEST_TOKEN = 8000
 _JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 AT_ONCE = 8
-"""Maximum reviews in progress."""
+"""Maximum number of concurrent requests to the API server."""
 MOST, MOST_OF_ONE = 256, 8
-"""Maximum reviews in progress and waiting: in total, and for one address."""
+"""Maximum number of reviews, running or waiting: in total, and for one address."""
 PENALTY_SECONDS = 1.0
-"""How long a refused review still counts against its address."""
+"""Seconds for which a rejected review still counts against its address."""
 REFUSED_SECONDS, MOST_REFUSED = 30.0, 4096
-"""How long refused tokens are remembered, and how many."""
+"""Seconds for which rejected tokens are remembered, and their maximum number."""
 _CHALLENGE = 'Basic realm="slipway-depot"'
 
 
@@ -43,20 +43,20 @@ class Caller(NamedTuple):
     """The client that requests a token."""
 
     subject: str
-    """Name for the registry's log."""
+    """Name of the client in the registry's log."""
     namespace: str
     pod: str = ""
-    """Name of the pod to which the token is bound; empty: none."""
+    """Name of the pod to which the client's token is bound; empty: the token is not bound to a pod."""
 
 
 class Refusals:
-    """Recently refused tokens, by digest."""
+    """The tokens that were rejected recently, stored as hashes."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self._until = now, OrderedDict[bytes, float]()
 
     def add(self, token: str) -> None:
-        """Remembers a token, and forgets the oldest if there are too many."""
+        """Remember a rejected token, and forget the oldest one if there are too many."""
         self._until[_digest(token)] = self._now() + REFUSED_SECONDS
         while len(self._until) > MOST_REFUSED:
             self._until.popitem(last=False)
@@ -66,7 +66,7 @@ class Refusals:
 
 
 class Reviews:
-    """Reviews tokens for one audience."""
+    """Reviews of service account tokens for one audience."""
 
     def __init__(self, client: Client, audience: str, now: Callable[[], float] = time.monotonic) -> None:
         self._client, self._audience = client, audience
@@ -74,7 +74,8 @@ class Reviews:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def caller(self, token: str, address: str) -> Caller:
-        """Returns the token's owner. Raises RefusedError, or ApiError if the cluster does not answer."""
+        """Return the owner of a token. Raise RefusedError if the token is invalid or too many reviews are waiting, or
+        ApiError if the API server does not answer."""
         if len(token) > LONGEST_TOKEN or not _JWT.fullmatch(token):
             raise unauthorized("this is not a service account token")
         if token in self._refusals:
@@ -90,8 +91,8 @@ class Reviews:
 
     @asynccontextmanager
     async def place(self, address: str) -> AsyncIterator[None]:
-        """Reserves a place in an address's share of the requests to the API server. Raises RefusedError if none is
-        left."""
+        """Reserve one of the concurrent requests to the API server for ``address`` while the context is open. Raise
+        RefusedError if the address has used up its share."""
         if self._outstanding[address] >= MOST_OF_ONE or self._outstanding.total() >= MOST:
             raise busy("too many tokens are being reviewed")
         self._outstanding[address] += 1
@@ -141,7 +142,8 @@ class _Review(msgspec.Struct, frozen=True):
 
 
 def reviewed(review: Object, audience: str) -> Caller:
-    """Returns the service account in a TokenReview. Raises RefusedError if there is none for this audience."""
+    """Return the service account that a TokenReview confirms. Raise RefusedError if it confirms none for this
+    audience."""
     try:
         status = msgspec.convert(review.get("status") or {}, _Review)
     except msgspec.ValidationError:
@@ -154,7 +156,7 @@ def reviewed(review: Object, audience: str) -> Caller:
 
 
 def unauthorized(message: str) -> RefusedError:
-    """Returns a 401 with the accepted kinds of credentials."""
+    """Return the error for missing or invalid credentials: 401 with the accepted authentication scheme."""
     return RefusedError(401, message, WWW_Authenticate=_CHALLENGE)
 
 

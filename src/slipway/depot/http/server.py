@@ -1,4 +1,4 @@
-"""HTTP server: listens with TLS, and limits connections, header sizes and idle times."""
+"""An HTTPS server that limits connections, header sizes and idle times."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from aiohttp import web
 log = logging.getLogger(__name__)
 
 HEADER_BYTES, MOST_HEADERS = 12 << 10, 64
-"""Maximum size of a header (a service account's token of 8,000 characters in base64 fits), and maximum number of
-headers."""
+"""Maximum size of a header in bytes, and maximum number of headers. A header with a service account token of 8,000
+characters in base64 fits."""
 BUFFER_BYTES = 64 << 10
-"""Bytes of a body that a connection reads ahead."""
+"""Maximum number of bytes of a body that a connection reads ahead."""
 IDLE_SECONDS = 15.0
-"""How long a connection may wait for its first or next request."""
+"""Maximum seconds that a connection waits for its first or next request."""
 HANDSHAKE_SECONDS = 10.0
 LINGERING_SECONDS = 2.0
-"""How long the rest of a rejected body is read, so that the client receives the response."""
+"""Seconds for which the rest of a rejected body is read, so that the client receives the response."""
 RELOAD_SECONDS = 60.0
 GRACE_SECONDS = 20.0
-"""How long requests may continue during shutdown: less than Kubernetes' default of 30 seconds."""
+"""Seconds for which requests may continue during shutdown, less than Kubernetes' default of 30."""
 
 
 class _Bare(logging.Filter):
-    """Drops aiohttp's log excerpts of invalid HTTP requests, which may contain a token."""
+    """A log filter that drops aiohttp's excerpts of invalid HTTP requests, which may contain a token."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.exc_info = None
@@ -41,10 +41,12 @@ _http_log.addFilter(_Bare())
 
 
 class Certificate:
-    """The server's certificate, which is reloaded when its file changes. New connections then use the new one."""
+    """The server's certificate. It is reloaded when its file changes, and new connections then use the new
+    certificate."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
-        """Raises OSError (including ssl.SSLError) if the files do not hold a certificate and its key."""
+        """Load the certificate and its key. Raise OSError, of which ssl.SSLError is a subclass, if the files are
+        invalid."""
         self._certificate, self._key = certificate, key
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -52,8 +54,8 @@ class Certificate:
         self.context.load_cert_chain(certificate, key)
 
     def refresh(self) -> bool:
-        """Reloads the certificate if it has changed. Returns whether it did. An invalid one is logged, and the old one
-        stays."""
+        """Reload the certificate if its file has changed, and return whether it was reloaded. If the new certificate is
+        invalid, log this and keep the old one."""
         try:
             stamp = self._stamp()
             if stamp == self._read:
@@ -67,7 +69,7 @@ class Certificate:
         return True
 
     async def run(self) -> None:
-        """Checks the files each minute until cancelled."""
+        """Reload a changed certificate every minute, until the task is cancelled."""
         while True:
             await asyncio.sleep(RELOAD_SECONDS)
             self.refresh()
@@ -80,8 +82,8 @@ class Certificate:
 async def serve(
     app: web.Application, listen: str, tls: ssl.SSLContext | None, *, connections: int
 ) -> AsyncIterator[asyncio.Server]:
-    """Serves on ``listen`` (``HOST:PORT``) while the context is open. Accepts at most ``connections``, half of them
-    from one address."""
+    """Serve ``app`` on ``listen`` (``HOST:PORT``) while the context is open. Accept at most ``connections``
+    connections, and at most half of them from one address."""
     # Bodies are not decompressed: a compressed one may become a thousand times as long.
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=GRACE_SECONDS)
     await runner.setup()
@@ -121,7 +123,7 @@ async def serve(
 
 
 class _Arrival(asyncio.Protocol):
-    """A new connection before anything is read from it."""
+    """A new connection before the server reads from it. Connections above the limit are closed."""
 
     def __init__(self, manager: web.Server, handler: Callable[[], web.RequestHandler], connections: int) -> None:
         self._manager, self._handler, self._connections = manager, handler, connections

@@ -1,1 +1,1 @@
-"""Models of the cluster, and their pieces and artifacts in the registry."""
+"""The cluster's models, and their uploads and artifacts in the registry."""

@@ -1,4 +1,4 @@
-"""Collector: a metric with the time at which the registry's collector, a CronJob, last freed storage."""
+"""A metric with the time at which the registry's garbage collector, a CronJob, last freed storage."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ LOOK_SECONDS = 60.0
 
 
 def collected(cron_job: Object) -> float:
-    """Returns the time of the last successful collection in Unix seconds or, without one, the CronJob's creation
-    time."""
+    """Return the time of the last successful collection in Unix seconds. If there was none, return the CronJob's
+    creation time."""
     last = (cron_job.get("status") or {}).get("lastSuccessfulTime")
     return unix_time(last) if last else float(created_unix(cron_job))
 
 
 class Collector:
-    """Reads the CronJob each minute. If it does not exist, as with a third party's registry, there is no metric."""
+    """A task that reads the CronJob every minute and updates the metric. If there is no CronJob, for example for a
+    registry that Slipway did not install, there is no metric."""
 
     def __init__(self, client: Client, name: Key, metrics: Metrics) -> None:
         self._client, self._name = client, name
@@ -40,13 +41,13 @@ class Collector:
         )
 
     async def run(self) -> None:
-        """Reads the CronJob each minute until cancelled."""
+        """Update the metric every minute, until the task is cancelled."""
         while True:
             await self.refresh()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def refresh(self) -> None:
-        """Reads the CronJob once. A failure is logged, and the last value stays."""
+        """Update the metric once. After a failure, log it and keep the last value."""
         try:
             cron_job = await self._client.get(CRON_JOB, self._name)
             self._gauge.labels(self._name.namespace).set(collected(cron_job))

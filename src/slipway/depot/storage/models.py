@@ -1,7 +1,8 @@
-"""Models: which models wait for a file, which client writes it, and the total size of all uploads.
+"""The models that uploads belong to: whether a model accepts a file, which client writes the file, and how much storage
+all models use.
 
-State shared by all replicas is in an annotation of the model, which is changed only if the model has not changed in the
-meantime.
+All replicas share this state in an annotation of the model. A replica writes the annotation only if the model has not
+changed in the meantime.
 """
 
 from __future__ import annotations
@@ -29,30 +30,32 @@ from slipway.serving.wire.upload_notes import UPLOAD, Note, note, proof, proven,
 log = logging.getLogger(__name__)
 
 UPLOADED = "slipway.inference/uploaded"
-"""Annotation of a model: digest of the session's manifest, once all bytes are stored."""
+"""Annotation of a model with the digest of the session's manifest, set once all bytes are stored."""
 HOLD_SECONDS, RENEW_SECONDS = 120.0, 40.0
-"""How long a writer keeps its right without renewing it, and how often it renews it."""
+"""Seconds after which a writer loses its right unless it renews the right, and seconds between two renewals."""
 MARGIN_SECONDS = 20.0
-"""A writer starts nothing new within this time before its right expires."""
+"""Seconds before the expiry of a writer's right during which the writer starts nothing new."""
 RELEASE, RELEASE_SECONDS = "release", 300.0
-"""Writer of an abandoned upload while the depot removes it from the registry, and the time limit for that."""
+"""Name of the writer of an abandoned upload while the depot removes it from the registry, and the time limit for the
+removal."""
 MOST_RELEASED = 16
-"""Maximum abandoned uploads that one request removes, because its client waits for it."""
+"""Maximum number of abandoned uploads that one request removes, because its client waits for it."""
 ATTEMPTS = 8
 FIELD_MANAGER = "slipway-depot"
 
 
 Remove = Callable[[Claim], Awaitable[bool]]
-"""Removes an upload from the registry. Returns whether it is completely removed."""
+"""Function that removes an upload from the registry, and returns whether it is completely removed."""
 
 
 def uploaded(model: Object) -> str:
-    """Returns the digest of the manifest of a complete session; empty: not complete."""
+    """Return the digest of the session's manifest if all bytes are stored, or an empty string if not."""
     return str(annotations_of(model).get(UPLOADED, ""))
 
 
 def is_upload_abandoned(model: Object, key: bytes, now: float) -> bool:
-    """Whether an incomplete upload can no longer be completed: its session has ended, and no client is writing."""
+    """Whether an unfinished upload can no longer be completed, because its token has expired and no client is writing.
+    ``key`` is the HMAC key."""
     noted = proven(model, key)
     if noted is None or not noted.expires or uploaded(model) or _artifact_bytes(model) is not None:
         return False
@@ -60,20 +63,22 @@ def is_upload_abandoned(model: Object, key: bytes, now: float) -> bool:
 
 
 def used_bytes(model: Object, key: bytes, now: float, copies: int = 1) -> int:
-    """Returns the bytes of storage that a model uses: the copies of its artifact, or its unfinished upload."""
+    """Return the bytes of storage that a model uses: ``copies`` times the size of its artifact, or the size of its
+    unfinished upload."""
     size = _artifact_bytes(model)
     return copies * max(size, 0) if size is not None else reserved(model, key, now)
 
 
 def reported(model: Object, most: int) -> int:
-    """Returns the size that a publisher reports for a model without an artifact; at most ``most``."""
+    """Return the size in bytes, at most ``most``, that a publisher reports for a model without an artifact. Return 0 if
+    it reports none."""
     size = _size(model) if _artifact_bytes(model) is None else None
     return min(max(size, 0), most) if size is not None else 0
 
 
 def _artifact_bytes(model: Object) -> int | None:
-    """Returns the artifact's size; None: there is none. Without a digest, the size is only a report of the author's pod
-    and does not count."""
+    """Return the size of a model's artifact in bytes, or None if the model has none. Without a digest, the size does
+    not count, because the author's own pod may have reported it."""
     return _size(model) if _artifact(model).get("digest") else None
 
 
@@ -89,25 +94,26 @@ def _artifact(model: Object) -> Object:
 
 
 class Use:
-    """The storage used by the models of each namespace. Sizes that publishers report cannot use more than a share."""
+    """The storage that the models of each namespace use. Sizes that publishers report count only up to the namespace's
+    share."""
 
     def __init__(self, limit: int, share: int) -> None:
         self._limit, self._share = limit, share
         self._used, self._abandoned, self._reported = Counter[str](), Counter[str](), Counter[str]()
 
     def add(self, namespace: str, used: int, reported: int, *, abandoned: bool) -> None:
-        """Adds a model. ``abandoned``: its upload is abandoned and does not count against the namespace's share."""
+        """Add a model. An ``abandoned`` upload uses storage, but does not count against the namespace's share."""
         (self._abandoned if abandoned else self._used)[namespace] += used
         self._reported[namespace] += reported
 
     def free(self) -> int:
-        """Returns the free bytes of the storage."""
+        """Return the number of free bytes, which is negative if the models use more than the limit."""
         used = self._used.total() + self._abandoned.total()
         return self._limit - used - sum(map(self._claim, self._reported))
 
     def free_share(self, namespace: str) -> int:
-        """Returns the bytes that a namespace may still use. Cluster-scoped models have no share: they can use
-        everything."""
+        """Return the number of bytes that a namespace may still use. Cluster-scoped models, whose namespace is empty,
+        have no share and can use everything."""
         return self._most(namespace) - self._used[namespace] - self._claim(namespace)
 
     def _claim(self, namespace: str) -> int:
@@ -118,26 +124,27 @@ class Use:
 
 
 class Hold:
-    """The right to write a model's file. It is lost if it is not renewed in time."""
+    """The right to write the file of a model. A client that does not renew the right in time loses it."""
 
     def __init__(self, writer: str, length: int, before: Note | None) -> None:
         self.writer, self.length = writer, length
         self.previous_note = before
-        """The note to keep when the right is released."""
+        """Note to write to the model when the right is released."""
         self.granted = False
-        """Whether the storage has room for the file. An earlier note does not prove that on its own, because an author
-        could copy it."""
+        """Whether the storage is known to have enough free space for the file. An earlier note alone does not prove
+        this, because an author could have copied it."""
         self.until = 0.0
         self.is_lost = False
 
     def check(self, now: float) -> None:
-        """Raises RefusedError if another request may be writing by now."""
+        """Raise RefusedError if another request may be writing by now."""
         if self.is_lost or now > self.until - MARGIN_SECONDS:
             raise RefusedError(409, "another client uploads this model's file")
 
 
 class Models:
-    """Models named by tokens. Methods raise RefusedError, or ApiError if the cluster does not answer."""
+    """Access to the models that upload tokens name. Methods raise RefusedError, or ApiError if the API server does not
+    answer."""
 
     def __init__(
         self, client: Client, settings: Settings, hmac_key: bytes, now: Callable[[], float] = time.time
@@ -145,7 +152,7 @@ class Models:
         self._client, self._settings, self._key, self._now = client, settings, hmac_key, now
 
     async def get(self, claim: Claim) -> Object:
-        """Returns the model of a token."""
+        """Return the model that a token names. Raise RefusedError if the model no longer exists."""
         try:
             model = await self._client.get(self._kind(claim), _key(claim))
         except NotFoundError:
@@ -156,13 +163,13 @@ class Models:
 
     @asynccontextmanager
     async def acquire(self, claim: Claim, length: int | None, remove: Remove) -> AsyncIterator[Hold]:
-        """Holds the right to write a file of ``length`` bytes (None: the length given before) while the context is
-        open.
+        """Hold the right to write a file of ``length`` bytes while the context is open. If ``length`` is None, use the
+        length from an earlier request.
 
-        ``remove`` is called for abandoned uploads of other models if the storage has no room otherwise.
+        If the storage does not have enough free space, remove abandoned uploads of other models with ``remove``.
 
-        Raises RefusedError: 409 if another client has the right or the file is complete, 411 if no length was given,
-        507 if the storage has no room.
+        Raise RefusedError: 409 if another client has the right or the file is complete, 411 if no length is known, 507
+        if there is not enough free space.
         """
         hold = await self._acquire(claim, length)
         renewal = asyncio.create_task(self._renew(claim, hold))  # making room may take longer than the right lasts
@@ -179,7 +186,7 @@ class Models:
                 await self._release(claim, hold)
 
     async def announce(self, claim: Claim, digest: str) -> None:
-        """Notifies the controller that all bytes are stored."""
+        """Notify the controller that all bytes are stored. ``digest`` is that of the session's manifest."""
         patch = {"metadata": {"uid": claim.uid, "annotations": {UPLOADED: digest}}}
         await self._client.merge_patch(self._kind(claim), _key(claim), patch, field_manager=FIELD_MANAGER)
 
@@ -197,11 +204,13 @@ class Models:
         raise RefusedError(503, "the model keeps changing: retry", Retry_After="5")
 
     def _has_room(self, model: Object, before: Note | None, length: int, now: float) -> bool:
-        """Whether room for a file of this length is still reserved from an earlier request."""
+        """Whether an earlier request has reserved storage for a file of this length, and the reservation is still
+        valid."""
         return before is not None and before.length == length and not is_upload_abandoned(model, self._key, now)
 
     async def _room(self, claim: Claim, hold: Hold, remove: Remove) -> None:
-        """Makes room for the new reservation if necessary. Raises RefusedError if there is none."""
+        """Ensure that the storage has enough free space for the file, and remove abandoned uploads if necessary. Raise
+        RefusedError if the space is not enough."""
         limit, rest = self._settings.capacity_bytes, []
         use = Use(limit, self._settings.share_bytes)
         async for model in self._iterate_others(claim.uid):
@@ -218,13 +227,13 @@ class Models:
         _check_room(hold.length, free, share, claim.namespace)
 
     async def release(self, remove: Remove) -> None:
-        """Removes all abandoned uploads from the registry. Raises ApiError."""
+        """Remove all abandoned uploads from the registry. Raise ApiError."""
         async for model in self._iterate_others(""):
             if is_upload_abandoned(model, self._key, self._now()):
                 await self._release_abandoned(model, remove)
 
     async def _grant(self, claim: Claim, hold: Hold) -> None:
-        """Records that the storage has room."""
+        """Record on the model that storage is reserved for the file."""
         hold.granted, hold.previous_note = True, self._build_note(claim, hold.length)
         for _unused in range(ATTEMPTS):
             with suppress(ConflictError):
@@ -240,7 +249,7 @@ class Models:
                         yield model
 
     async def _release_abandoned(self, model: Object, remove: Remove) -> bool:
-        """Removes an abandoned upload, which its owner cannot resume in the meantime. Returns whether its storage is
+        """Remove an abandoned upload, which its owner cannot resume in the meantime. Return whether its storage is
         free."""
         place, noted = key(model), note(model)
         claim = Claim(use="upload", namespace=place.namespace, name=place.name, uid=uid(model))
@@ -270,7 +279,7 @@ class Models:
                 log.warning("could not renew the right to upload %s: %s", _key(claim), describe_error(error))
 
     async def _renew_once(self, claim: Claim, hold: Hold) -> None:
-        """Renews the right. Raises RefusedError if it is lost."""
+        """Renew the right to write. Raise RefusedError if the right belongs to another client by now."""
         model = await self.get(claim)
         noted = note(model)
         if noted is None or noted.writer != hold.writer:
@@ -288,7 +297,7 @@ class Models:
         hold.until = until
 
     async def _release(self, claim: Claim, hold: Hold) -> None:
-        """Releases the right. If this fails, it expires."""
+        """Release the right to write. If this fails, the right expires."""
         try:
             for _unused in range(ATTEMPTS):
                 model = await self.get(claim)
@@ -302,8 +311,8 @@ class Models:
             log.warning("could not give back the right to upload %s: %s", _key(claim), describe_error(error))
 
     async def _note(self, claim: Claim, noted: Note | None, version: str = "") -> None:
-        """Writes the upload's note to its model; None removes it. Raises ConflictError if the model no longer has the
-        given ``version``."""
+        """Write the upload's note to the model, or remove it if ``noted`` is None. Raise ConflictError if ``version``
+        is set and the model no longer has this resource version."""
         text = msgspec.json.encode(noted).decode() if noted else None
         metadata: dict[str, Any] = {"uid": claim.uid, "annotations": {UPLOAD: text}}
         if version:
@@ -313,7 +322,7 @@ class Models:
         )
 
     def _build_note(self, claim: Claim, length: int) -> Note:
-        """Returns the note of an upload that has room and no writer."""
+        """Return the note of an upload whose storage is reserved and that has no writer."""
         grant = proof(self._key, claim.uid, length, claim.expires)
         return Note(length=length, proof=grant, expires=claim.expires)
 
@@ -322,7 +331,8 @@ class Models:
 
 
 def _check_length(model: Object, before: Note | None, length: int | None, now: float) -> int:
-    """Returns the length of the file to write. Raises RefusedError if it must not be written now."""
+    """Return the length in bytes of the file to write. Raise RefusedError if no length is known, or if the file must
+    not be written now."""
     if uploaded(model):
         raise RefusedError(409, "the file is already uploaded")
     if before is not None and before.writer and now < before.until:
@@ -335,8 +345,8 @@ def _check_length(model: Object, before: Note | None, length: int | None, now: f
 
 
 def _check_room(length: int, free: int, share: int, namespace: str) -> None:
-    """Raises RefusedError if there is no room. ``free`` and ``share``: free bytes of the storage and of the namespace's
-    share."""
+    """Raise RefusedError if a file of ``length`` bytes does not fit. ``free`` and ``share`` are the free bytes of the
+    storage and of the namespace's share."""
     if length > free:
         raise RefusedError(507, f"the storage has {max(free, 0)} bytes left, and the file has {length}")
     if length > share:

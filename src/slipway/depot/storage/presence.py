@@ -1,8 +1,9 @@
-"""Presence: checks whether the registry still has the published artifacts, because it reports no deletions.
+"""Presence: a check whether the registry still has the published artifacts, because a registry does not report
+deletions.
 
-Each artifact costs one request every few hours, one after another. A missing artifact is checked again some minutes
-later. If it is still missing, its model gets an annotation, which the controller watches. When the artifact is back,
-the annotation is removed.
+The depot sends one request for each artifact every few hours, one after another. A missing artifact is checked again
+some minutes later. If it is still missing, its model gets an annotation, which the controller watches. The depot
+removes the annotation when the artifact is back.
 """
 
 from __future__ import annotations
@@ -25,36 +26,36 @@ from slipway.serving.wire.repositories import repository
 log = logging.getLogger(__name__)
 
 VANISHED = "slipway.inference/vanished"
-"""Annotation of a model: digest of its artifact, if the registry no longer has it."""
+"""Annotation of a model with the digest of its artifact, if the registry no longer has the artifact."""
 CHECK_SECONDS = 6 * 3600.0
-"""Average interval between two checks of all artifacts. Each replica checks independently."""
+"""Average seconds between two checks of all artifacts. Each replica checks independently."""
 JITTER = 0.5
 RECHECK_SECONDS = 300.0
-"""Interval between two checks of missing artifacts."""
+"""Seconds between two checks of missing artifacts."""
 FIRST_SECONDS = 3600.0
-"""The first check begins within this time, so that a depot that often restarts still checks."""
+"""Maximum seconds until the first check, so that a depot that restarts often still checks."""
 MOST_AWAY = 3
-"""Consecutive unanswered requests after which the check ends."""
+"""Number of consecutive unanswered requests after which a check ends."""
 MOST_RECHECKED = 500
-"""Maximum missing artifacts in one recheck, so that one author's many deletions do not delay the check of all
+"""Maximum number of missing artifacts in one recheck, so that one author's many deletions do not delay the check of all
 artifacts."""
 PAUSE_SECONDS = 0.2
-"""Pause between two requests."""
+"""Seconds between two requests."""
 
 
 class Artifact(NamedTuple):
-    """A published artifact, and its model's record of it."""
+    """A published artifact, and the record on its model."""
 
     kind: Kind
     model: Key
     uid: str
     digest: str
     vanished: str
-    """Value of the annotation."""
+    """Value of the annotation ``VANISHED``; empty: the artifact is not marked as missing."""
 
 
 def artifacts(kind: Kind, models: Iterable[Object]) -> list[Artifact]:
-    """Returns the artifacts of these models."""
+    """Return the published artifacts of these models."""
     artifact_list = []
     for model in models:
         status = model.get("status")
@@ -68,7 +69,7 @@ def artifacts(kind: Kind, models: Iterable[Object]) -> list[Artifact]:
 
 
 class Presence:
-    """Checks the artifacts of models of these kinds."""
+    """Repeated checks of the artifacts that models of these kinds have published."""
 
     def __init__(self, client: Client, registry: Registry, kinds: Iterable[Kind]) -> None:
         self._client, self._registry, self._kinds = client, registry, tuple(kinds)
@@ -76,7 +77,7 @@ class Presence:
         """Model uid -> artifact that the last check did not find."""
 
     async def run(self) -> None:
-        """Checks artifacts at intervals until cancelled."""
+        """Check all artifacts every few hours, and missing ones every few minutes, until the task is cancelled."""
         await self.load()
         pause = random.uniform(0, FIRST_SECONDS)  # noqa: S311 - spreads load
         while True:
@@ -88,11 +89,11 @@ class Presence:
             pause = CHECK_SECONDS * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load
 
     async def load(self) -> None:
-        """Loads the artifacts that other processes reported as missing."""
+        """Load the artifacts that are already marked as missing."""
         self._missing = {one.uid: one for one in await self._list_artifacts() or () if one.vanished == one.digest}
 
     async def check(self) -> None:
-        """Checks all artifacts. Nothing changes if the cluster or the registry does not answer."""
+        """Check all artifacts. Change nothing if the API server or the registry does not answer."""
         listed = await self._list_artifacts()
         if listed is None:
             return
@@ -101,11 +102,12 @@ class Presence:
         await self._check(listed)
 
     async def recheck(self) -> None:
-        """Checks missing artifacts again. Each check moves them to the end, so that all get their turn."""
+        """Check missing artifacts again. Each checked artifact moves to the end of the queue, so that every one gets
+        its turn."""
         await self._check(list(self._missing.values())[:MOST_RECHECKED])
 
     async def _list_artifacts(self) -> list[Artifact] | None:
-        """Returns all artifacts; None: the cluster does not answer."""
+        """Return all published artifacts, or None if the API server does not answer."""
         artifact_list: list[Artifact] = []
         try:
             for kind in self._kinds:

@@ -1,4 +1,4 @@
-"""Publishers: decides which pods may write to which repository, and when.
+"""Publishers: which pods may write to which repository, and when.
 
 Only the Job that the controller created for a model may write, only to that model's repository, and only while the
 model is being published or deleted.
@@ -33,23 +33,23 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The model that the name of a repository identifies."""
+    """The model to which a repository belongs, as parsed from the repository's name."""
 
     namespace: str
-    """Empty for a cluster-scoped model."""
+    """Namespace of the model; empty: the model is cluster-scoped."""
     name: str
-    """A long name is shortened."""
+    """Name of the model, shortened if it is long."""
     uid: str
 
 
 def parse_repository(name: str) -> Place | None:
-    """Returns the model of a repository, or None if no model can have such a repository."""
+    """Return the model to which a repository name belongs, or None if no model can have such a repository."""
     matched = _REPOSITORY.fullmatch(name)
     return Place(matched[1] or "", matched[2], matched[3]) if matched else None
 
 
 def rights(model: Object, pod: str) -> frozenset[str]:
-    """Returns the additional rights of a pod of the model's namespace in the model's repository."""
+    """Return the rights in the model's repository that a pod of the model's namespace has in addition to pulling."""
     name, status = key(model).name, model.get("status")
     if deleting(model):
         return REMOVE if is_pod_of(pod, job_name(name, uid(model), UNPUBLISH)) else NO_RIGHTS
@@ -71,13 +71,13 @@ def _attempt(model: Object) -> int:
 
 
 class Publishers:
-    """Looks up models when a publisher requests a token."""
+    """A lookup of the rights of publishers when they request a token."""
 
     def __init__(self, settings: Settings, client: Client) -> None:
         self._settings, self._client = settings, client
 
     async def rights(self, namespace: str, pod: str, name: str) -> frozenset[str]:
-        """Returns a pod's rights in a repository. Raises ApiError."""
+        """Return the rights of a pod in the repository ``name``, in addition to pulling. Raise ApiError."""
         place = parse_repository(name)
         if place is None or namespace != (place.namespace or self._settings.namespace):
             return NO_RIGHTS

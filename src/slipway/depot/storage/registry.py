@@ -1,4 +1,4 @@
-"""Registry: the few calls with which the depot stores uploads, with tokens that it signs for itself."""
+"""A client for the registry, with the few requests that the depot needs. The depot signs its own tokens."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SUBJECT = "slipway-depot"
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 STREAM_SECONDS = 300.0
-"""Time limit for one stream of bytes, which is at most one piece."""
+"""Maximum seconds to stream one piece of a file."""
 COMMIT_SECONDS = 600.0
-"""Time limit for committing an upload, which a registry may read again."""
+"""Maximum seconds to commit an upload. The limit is high because a registry may read all bytes again."""
 CONNECTIONS = 64
 CHUNK = "application/octet-stream"
 PAGE = 1000
-"""Names per page of a list."""
+"""Number of names on each page of a list."""
 MOST_PAGES = 1000
 LIST_BYTES = 1 << 20
 MANIFESTS = (
@@ -39,23 +39,23 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"[a-z0-9]+:[0-9a-f]{32,128}")
 _READ_ONLY = 405
 _VERSION_HEADER, _VERSION = "Docker-Distribution-Api-Version", "registry/2"
-"""Header that registries send with each response."""
+"""Header that registries send with each response, and the beginning of its value."""
 
 
 class RegistryError(Exception):
-    """The registry rejected a request permanently. The message names the request and the status."""
+    """The registry rejected a request permanently. The message contains the request and the status."""
 
 
 class AwayError(RegistryError):
-    """The registry does not answer, fails, or is read-only; a retry may succeed."""
+    """The registry does not answer, fails, or is read-only. A retry may succeed."""
 
 
 class GoneError(RegistryError):
-    """There is no such upload, or a manifest names a missing blob."""
+    """The upload or the object does not exist, or a manifest refers to a missing blob."""
 
 
 class MissingError(GoneError):
-    """The response was 404."""
+    """The registry responded with 404."""
 
 
 class Manifest(NamedTuple):
@@ -75,7 +75,7 @@ T = TypeVar("T")
 
 
 class Registry:
-    """Can be used by any number of tasks. Every method raises RegistryError."""
+    """A client that any number of tasks can use at the same time. Every method raises RegistryError."""
 
     def __init__(
         self, session: aiohttp.ClientSession, base: URL, signer: Signer, now: Callable[[], float] = time.time
@@ -84,7 +84,7 @@ class Registry:
 
     @classmethod
     def connect(cls, settings: Settings, signer: Signer) -> Registry:
-        """Connects to the registry in the settings. Raises OSError if the CA certificate cannot be read."""
+        """Return a client for the registry in the settings. Raise OSError if the CA certificate cannot be read."""
         context = ssl.create_default_context()
         if not settings.registry_plain:
             context.load_verify_locations(settings.registry_ca or settings.key("ca.crt"))
@@ -95,22 +95,23 @@ class Registry:
         return cls(session, URL(f"{'http' if settings.registry_plain else 'https'}://{settings.registry}"), signer)
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close all connections."""
         await self._session.close()
 
     async def begin(self, repository: str) -> URL:
-        """Starts the upload of a blob. Returns its location."""
+        """Start the upload of a blob, and return its location."""
         async with self._request("POST", repository, self._at(repository, "blobs/uploads/")) as answer:
             return self._location(answer, repository)
 
     async def append(self, repository: str, upload: URL, chunks: AsyncIterator[bytes]) -> URL:
-        """Streams bytes into an upload. Returns its next location. After a failure the stream cannot be repeated."""
+        """Stream bytes into an upload, and return its next location. After a failure, the stream cannot be repeated."""
         headers = {"Content-Type": CHUNK}
         async with self._request("PATCH", repository, upload, headers, chunks, STREAM_SECONDS) as answer:
             return self._location(answer, repository)
 
     async def commit(self, repository: str, upload: URL, digest: str, size: int) -> None:
-        """Turns the upload into a blob, if it has this digest."""
+        """Turn an upload into a blob with this digest and size. Raise GoneError if the registry rejects the digest or
+        lost the upload."""
         place = upload.extend_query(digest=digest)
         headers = {"Content-Type": CHUNK}
         try:
@@ -125,12 +126,12 @@ class Registry:
             raise RegistryError(f"the registry has the blob {reported_digest} instead of {digest}")
 
     async def cancel(self, repository: str, upload: URL) -> None:
-        """Cancels an upload and discards its bytes."""
+        """Cancel an upload and discard its bytes."""
         async with self._request("DELETE", repository, upload):
             pass
 
     async def size(self, repository: str, digest: str) -> int | None:
-        """Returns the size of a blob; None if there is none."""
+        """Return the size of a blob in bytes, or None if there is no blob with this digest."""
         try:
             async with self._request("HEAD", repository, self._at(repository, f"blobs/{digest}")) as answer:
                 return answer.content_length
@@ -138,7 +139,7 @@ class Registry:
             return None
 
     async def put_blob(self, repository: str, content: bytes, digest: str) -> None:
-        """Stores a small blob, unless it exists."""
+        """Store a small blob, unless the repository has it."""
         if await self.size(repository, digest) == len(content):
             return
         place = (await self.begin(repository)).extend_query(digest=digest)
@@ -146,7 +147,8 @@ class Registry:
             pass
 
     async def manifest(self, repository: str, tag: str, *, media_type: str, most: int) -> Manifest | None:
-        """Returns a manifest of at most ``most`` bytes; None if there is none."""
+        """Return the manifest with a tag, or None if there is none. Raise RegistryError if it has more than ``most``
+        bytes."""
         headers = {"Accept": media_type}
         try:
             async with self._request("GET", repository, self._at(repository, f"manifests/{tag}"), headers) as answer:
@@ -160,8 +162,8 @@ class Registry:
         return Manifest(bytes(content), _digest(content))
 
     async def has_manifest(self, repository: str, digest: str, media_type: str) -> bool:
-        """Whether there is a manifest with this digest. Raises AwayError if the response is not from a registry: an
-        ingress also returns 404 while the registry behind it restarts."""
+        """Whether the repository has a manifest with this digest. Raise AwayError if the response is not from a
+        registry, because an ingress also returns 404 while the registry behind it restarts."""
         place = self._at(repository, f"manifests/{digest}")
         try:
             async with self._request("HEAD", repository, place, {"Accept": media_type}):
@@ -181,7 +183,7 @@ class Registry:
             raise AwayError(f"GET {place.path}: the response is not from a registry")
 
     async def put_manifest(self, repository: str, tag: str, content: bytes, *, media_type: str) -> str:
-        """Stores a manifest whose blobs exist. Returns its digest. Raises GoneError if a blob is missing."""
+        """Store a manifest under a tag, and return its digest. Raise GoneError if a blob of the manifest is missing."""
         place, headers = self._at(repository, f"manifests/{tag}"), {"Content-Type": media_type}
         digest = _digest(content)
         async with self._request("PUT", repository, place, headers, content) as answer:
@@ -191,7 +193,7 @@ class Registry:
         return digest
 
     async def repositories(self) -> AsyncIterator[str]:
-        """Yields the names of all repositories."""
+        """Yield the names of all repositories."""
         last, access = "", Access("registry", "catalog", ("*",))
         for _unused in range(MOST_PAGES):
             place = self._base.with_path("/v2/_catalog").with_query(n=str(PAGE), **({"last": last} if last else {}))
@@ -203,7 +205,7 @@ class Registry:
             last = page[-1]
 
     async def tags(self, repository: str) -> AsyncIterator[str]:
-        """Yields all tags of a repository."""
+        """Yield all tags of a repository. Yield nothing if the repository does not exist."""
         last = ""
         for _unused in range(MOST_PAGES):
             query = {"n": str(PAGE)} | ({"last": last} if last else {})
@@ -221,7 +223,7 @@ class Registry:
             last = page[-1]
 
     async def digest(self, repository: str, tag: str) -> str:
-        """Returns the digest of the manifest with a tag; empty if there is none."""
+        """Return the digest of the manifest with a tag, or an empty string if there is none."""
         try:
             place, headers = self._at(repository, f"manifests/{tag}"), {"Accept": MANIFESTS}
             async with self._request("HEAD", repository, place, headers) as answer:
@@ -231,7 +233,7 @@ class Registry:
         return digest if _DIGEST.fullmatch(digest) else ""
 
     async def delete_manifest(self, repository: str, digest: str) -> None:
-        """Deletes a manifest, if it exists."""
+        """Delete a manifest if it exists."""
         with suppress(GoneError):
             async with self._request("DELETE", repository, self._at(repository, f"manifests/{digest}")):
                 pass
@@ -247,7 +249,7 @@ class Registry:
             raise RegistryError(f"GET {place.path}: the registry returned no list: {error}") from error
 
     async def delete_tagged(self, repository: str, tag: str, *, media_type: str) -> None:
-        """Deletes the manifest with a tag, if it exists."""
+        """Delete the manifest with a tag if it exists."""
         with suppress(GoneError):
             place, headers = self._at(repository, f"manifests/{tag}"), {"Accept": media_type}
             async with self._request("HEAD", repository, place, headers) as answer:
@@ -259,8 +261,8 @@ class Registry:
         return self._base.with_path(f"/v2/{repository}/{path}")
 
     def _location(self, answer: aiohttp.ClientResponse, repository: str) -> URL:
-        """Returns an upload's location as a URL of this registry, whatever it calls itself. Raises RegistryError if it
-        is not an upload."""
+        """Return the location of an upload as a URL of this registry, even if the registry uses another name for
+        itself. Raise RegistryError if the location is not that of an upload to this repository."""
         try:
             location = URL(answer.headers.get("Location", ""))
         except ValueError:
@@ -280,8 +282,8 @@ class Registry:
         seconds: float = ANSWER_SECONDS,
         access: Access | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Sends a request and yields the successful response. ``access``: if the request is for something other than
-        the repository."""
+        """Send a request and yield the successful response. Without ``access``, the token allows everything in
+        ``repository``. Raise RegistryError."""
         access = access or Access("repository", repository, ("pull", "push", "delete"))
         token = self._signer.sign(SUBJECT, [access], self._now())
         what = f"{method} {place.path}"

@@ -1,7 +1,7 @@
-"""Writer: writes a stream of bytes to the registry in parts, without holding a part in memory.
+"""A writer that streams a file to the registry in pieces, without holding a piece in memory.
 
-Each part is uploaded and hashed at the same time, becomes a blob, and is then added to the session's manifest. Listed
-parts stay, however the stream ends. A part ends when it is full, after some time, or with the stream.
+Each piece is hashed while it is uploaded, becomes a blob, and is then added to the session's manifest. Pieces in the
+manifest stay, however the stream ends. A piece ends when it is full, after some time, or with the stream.
 """
 
 from __future__ import annotations
@@ -29,33 +29,34 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PIECE_SECONDS = 30.0
-"""Maximum duration of a piece."""
+"""Maximum seconds to receive one piece."""
 LEAST_BYTES = 64 << 10
-"""Minimum number of bytes to receive in :data:`PIECE_SECONDS`."""
+"""Minimum number of bytes to receive in ``PIECE_SECONDS``."""
 LEAST_KEPT_BYTES = 1 << 20
-"""Minimum size of an interrupted piece that is kept, unless it is the end of the file."""
+"""Minimum size in bytes of an interrupted piece that is kept, unless the piece ends the file."""
 CHUNK_BYTES = 128 << 10
-"""Bytes to request at a time: aiohttp reads ahead twice the largest number ever requested."""
+"""Maximum number of bytes to request at a time. aiohttp reads ahead twice the largest number ever requested."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
-"""Seconds between two requests to an unavailable registry."""
+"""Seconds before the first retry of a request to an unavailable registry, and maximum seconds between two retries."""
 
 
 class CutError(Exception):
-    """The stream ended too early. The message has the reason."""
+    """The stream ended too early. The message is the reason."""
 
 
 class Source(Protocol):
-    """The source of the bytes."""
+    """A stream of bytes from a client."""
 
     def is_disconnected(self) -> bool:
         """Whether the client has disconnected."""
 
     async def chunk(self, most: int) -> bytes:
-        """Returns up to ``most`` of the next bytes; none at the end. Raises CutError."""
+        """Return the next bytes, at most ``most``. An empty result means that the stream has ended. Raise CutError if
+        the stream ends too early."""
 
 
 class Body:
-    """The body of a request, as a source."""
+    """The body of a request as a source of bytes."""
 
     def __init__(self, request: web.Request, idle_seconds: float, stopping: Callable[[], bool]) -> None:
         self._request, self._idle, self._stopping = request, idle_seconds, stopping
@@ -68,12 +69,14 @@ class Body:
         return transport is None or transport.is_closing()
 
     def push_back(self, chunk: bytes) -> None:
-        """Pushes bytes back to be read again. Only the last chunk can be pushed back, and only once."""
+        """Put bytes back into the stream, so that they are read again. Only the last chunk can be pushed back, and only
+        once."""
         self._back = chunk
         self.remaining += len(chunk)
 
     async def chunk(self, most: int) -> bytes:
-        """Returns the next bytes. Raises CutError if the client disconnects or is silent, or this process must stop."""
+        """Return the next bytes, at most ``most``. An empty result means that the body has ended. Raise CutError if the
+        client disconnects or is silent, or if the depot is shutting down."""
         if self._back:
             chunk, self._back = self._back[:most], self._back[most:]
         elif self._stopping():
@@ -97,7 +100,7 @@ class Body:
 
 
 class Writer:
-    """Writes the file of one model."""
+    """A writer for the file of one model."""
 
     def __init__(
         self,
@@ -109,17 +112,18 @@ class Writer:
         patience: float,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``patience``: how long a registry may be unavailable, in seconds."""
+        """Prepare a writer that waits for an unavailable registry for at most ``patience`` seconds."""
         self._registry, self._repository, self._hold, self._source = registry, repository, hold, source
         self._patience, self._now = patience, now
         self.received = 0
-        """Bytes received, whether or not they were kept."""
+        """Number of bytes received, whether or not they were kept."""
 
     async def write(self, session: Session) -> tuple[Session, str]:
-        """Adds the incoming bytes to the session. Returns it, and its manifest's digest (empty: no bytes).
+        """Add the bytes of the source to the session. Return the session with its new pieces, and the digest of its
+        manifest, which is empty if no piece was added.
 
-        Raises CutError after keeping everything received so far, and RefusedError if the registry is unavailable for
-        too long or another client is writing by now.
+        Raise CutError if the stream ends too early; all pieces received until then are kept. Raise RefusedError if the
+        registry is unavailable for too long, or if another client is writing by now.
         """
         digest = ""
         try:
@@ -138,7 +142,8 @@ class Writer:
         return session, digest
 
     async def list(self, session: Session) -> str:
-        """Stores the session's manifest. Returns its digest. Raises as ``write`` does."""
+        """Store the session's manifest, and return its digest. Raise CutError if the client disconnects, or
+        RefusedError or RegistryError."""
         if len(session.pieces) > sessions.MOST_PIECES:
             raise RefusedError(413, f"the file was sent in more than {sessions.MOST_PIECES} pieces: send larger ones")
         content, registry, repository = sessions.encode_session(session), self._registry, self._repository
@@ -152,8 +157,8 @@ class Writer:
         return await self._patiently(put)
 
     async def _piece(self, room: int) -> tuple[Piece | None, CutError | None]:
-        """Sends the next part, of at most ``room`` bytes. Returns it (None: no bytes), and the error that ended the
-        stream."""
+        """Send the next piece, of at most ``room`` bytes. Return the piece, or None if there was nothing to keep, and
+        the error that ended the stream, or None."""
         first = await self._source.chunk(room)
         if not first:
             return None, None
@@ -174,21 +179,21 @@ class Writer:
         return piece, part.cut
 
     async def _cancel(self, upload: URL) -> None:
-        """Cancels an upload, if possible: a registry removes leftovers itself some days later."""
+        """Try to cancel an upload. If this fails, the registry removes the upload itself some days later."""
         with suppress(RegistryError):
             await asyncio.shield(self._registry.cancel(self._repository, upload))
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Retries until the registry is available again, because it may be read-only for a while during a
-        collection."""
+        """Repeat a request until the registry is available, because the registry may be read-only for a while during
+        garbage collection."""
         return await retry_while_away(ask, self._source.is_disconnected, self._patience)
 
 
 async def retry_while_away(
     request: Callable[[], Awaitable[T]], is_disconnected: Callable[[], bool], patience: float
 ) -> T:
-    """Retries until the registry is available, for up to ``patience`` seconds. Raises CutError once the client has
-    disconnected."""
+    """Call ``request``, repeat it for up to ``patience`` seconds while the registry is unavailable, and return its
+    result. Raise AwayError after that time, or CutError once the client has disconnected."""
     end, pause = time.monotonic() + patience, FIRST_PAUSE
     while True:
         try:
@@ -204,7 +209,7 @@ async def retry_while_away(
 
 
 class _Part:
-    """The bytes of one piece, hashed while they are sent."""
+    """The bytes of one piece, which are hashed while they are sent."""
 
     def __init__(self, source: Source, first: bytes, room: int) -> None:
         self._source, self._first, self._room = source, first, room
@@ -217,7 +222,7 @@ class _Part:
         return f"sha256:{self._hash.hexdigest()}"
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yields the bytes of the part."""
+        """Yield the bytes of the piece. If the stream ends too early, end the piece and set ``cut``."""
         end, chunk = time.monotonic() + PIECE_SECONDS, self._first
         while chunk:
             self._hash.update(chunk)
@@ -241,7 +246,8 @@ class _Part:
 
 
 async def stored(registry: Registry, repository: str) -> tuple[Session | None, str]:
-    """Returns the session of a repository, and its manifest's digest; None if there is none. Raises RegistryError."""
+    """Return the session of a repository and the digest of its manifest, or None and an empty string if there is no
+    session. Raise RegistryError."""
     manifest = await registry.manifest(
         repository, sessions.TAG, media_type=sessions.MANIFEST_TYPE, most=sessions.MANIFEST_BYTES
     )
@@ -254,5 +260,6 @@ async def stored(registry: Registry, repository: str) -> tuple[Session | None, s
 
 
 def unavailable() -> RefusedError:
-    """Returns a 503: stored bytes are kept, and the upload may continue."""
+    """Return the error for a registry that did not accept the bytes: 503, after which the client may resume the
+    upload."""
     return RefusedError(503, "the registry did not accept it: resume in a moment", Retry_After=str(BUSY_SECONDS))

@@ -1,1 +1,1 @@
-"""The sidecar of an engine: fetches the adapters that the controller requests, and loads them into the engine."""
+"""An engine's sidecar, which downloads the adapters that the controller requests and loads them into the engine."""

@@ -1,4 +1,5 @@
-"""Agent: observes adapters, disk and engine once a second, and acts on the plan. Downloads run in separate threads."""
+"""The agent: a loop that compares the desired adapters with the disk and the engine once a second, and acts on the
+differences. Downloads run in separate threads."""
 
 from __future__ import annotations
 
@@ -22,14 +23,16 @@ from slipway.serving.wire.agent import Adapter, AdapterState, AgentReport, Phase
 log = logging.getLogger(__name__)
 PERIOD = 1.0
 FETCHES = 2
-"""Adapters to download concurrently, each with several threads."""
+"""Maximum number of adapters to download at the same time. Each download uses several threads."""
 LONGEST_PAUSE = 300.0
 Fetcher = Callable[[str, Version, threading.Event, Meter], None]
-"""Downloads a URL into the folder of a version; blocks. Raises LoadError or StoppedError."""
+"""Function that downloads a URL into the directory of a version, and returns when the download is complete. The
+function raises LoadError, or StoppedError after the event is set."""
 
 
 class Fault(msgspec.Struct):
-    """A failed action, and the time of its next attempt."""
+    """A failed action: its message, the number of consecutive failures, and the time of the next attempt on the agent's
+    clock."""
 
     message: str
     count: int = 1
@@ -53,7 +56,7 @@ class Agent:
         self._complete, self._partial = store.scan()
         self._loaded: dict[str, str] | None = None
         self._last_actions: set[Action] = set()
-        """Actions of the last step."""
+        """Actions that succeeded in the last step. An action that the next plan repeats had no effect."""
         self._fetches: dict[Version, Running] = {}
         self._faults: dict[tuple[type[Action], Version], Fault] = {}
         self._wake = asyncio.Event()
@@ -62,15 +65,15 @@ class Agent:
 
     @property
     def desired(self) -> tuple[Adapter, ...]:
-        """The adapters in the controller's last request."""
+        """The adapters of the controller's last request; empty before the first request."""
         return self._memory.desired or ()
 
     def accept(self, desired: Sequence[Adapter], order: int) -> bool:
-        """Sets the adapters to load, in place of all others.
+        """Replace the list of adapters to load.
 
-        ``order``: the time at which the request was signed, in Unix nanoseconds. Returns False without a change if it
-        is not later than that of the last accepted request. The time is stored on disk, so that a restarted loader does
-        not accept an old request either.
+        ``order`` is the time at which the controller signed the request, in Unix nanoseconds. Return False, and change
+        nothing, if the last accepted request was signed at this time or later: the new request is then a replay. The
+        time is stored on disk, so a restarted loader rejects replays too.
         """
         if order <= self._memory.order:
             return False
@@ -83,11 +86,12 @@ class Agent:
         return True
 
     def report(self) -> AgentReport:
-        """Returns the state of each desired adapter, and the progress of all downloads."""
+        """Return the state of each desired adapter, and the progress of all downloads."""
         return AgentReport(tuple(self._state(adapter) for adapter in self.desired), self._progress())
 
     def missing_adapters(self) -> list[str]:
-        """Returns the adapters that the engine had before it restarted and must load from the disk again."""
+        """Return the names of the adapters that the engine lost in a restart and must load again. Adapters that are not
+        on the disk, or that the engine rejected, are left out."""
         on_disk = {version.name for version in self._complete}
         refused = {version.name for (kind, version) in self._faults if kind is Load}
         return [name for name in self._memory.loaded if name not in (self._loaded or {}) and name in on_disk - refused]
@@ -122,7 +126,7 @@ class Agent:
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Runs until cancelled."""
+        """Reconcile the adapters once a second, and immediately after a change, until the task is cancelled."""
         try:
             while True:
                 if not await self._safe_step():
@@ -136,7 +140,8 @@ class Agent:
                 running.stop.set()
 
     async def _safe_step(self) -> bool:
-        """Runs a step. A failure is a bug or a disk error, and must not affect loaded adapters."""
+        """Call ``step`` and return its result. Log any exception and return False, because a bug or a disk error must
+        not end the loop."""
         try:
             return await self.step()
         except Exception:
@@ -144,7 +149,8 @@ class Agent:
             return False
 
     async def step(self) -> bool:
-        """Observes once and acts. Returns whether another step should follow immediately."""
+        """Observe the disk and the engine once, and run the actions that are due. Return whether another step should
+        follow immediately."""
         await self._observe()
         if self._memory.desired is None:
             return False  # remove nothing before the controller has sent the desired adapters
@@ -177,8 +183,8 @@ class Agent:
             self._remember(msgspec.structs.replace(self._memory, loaded=tuple(loaded)))
 
     def _ours(self, models: dict[str, str]) -> dict[str, str]:
-        """Returns name -> digest of the models that were loaded from this disk. If the engine reports no path, the
-        model counts only if a single version can be meant."""
+        """Return the digest of each adapter that the engine loaded from this disk, by adapter name. If the engine does
+        not report the path of an adapter, the adapter counts only if exactly one version of it is complete."""
         digests = {}
         places = {(one.name, self._store.place(one, url)): one for one, url in self._complete.items()}
         for name, path in models.items():
@@ -190,7 +196,8 @@ class Agent:
         return digests
 
     def _forget_refusals(self) -> None:
-        """Forgets failed loads, because a restarted engine may accept what the previous one rejected."""
+        """Forget all failures except those of downloads, because a restarted engine may accept what it rejected
+        before."""
         self._faults = {key: fault for key, fault in self._faults.items() if key[0] is Fetch}
 
     def _stop_outdated(self) -> None:

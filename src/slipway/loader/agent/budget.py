@@ -1,4 +1,4 @@
-"""Budget: the maximum disk space of all adapters of a pod."""
+"""The limit on the disk space that all adapters of a pod use in total."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from slipway.loader.transport.source import Body, Entry, Listing, Retry, Source
 
 
 class Budget:
-    """Admits a version before its first byte is downloaded, if it fits in addition to the versions on the disk
-    and in progress.
+    """The disk space for all adapters of a pod. A download starts only if its version fits in addition to the versions
+    on the disk and those in progress.
 
-    Can be used from several threads at once.
+    Several threads can use a budget at the same time.
     """
 
     def __init__(self, store: Store, most: int) -> None:
-        """``most``: the limit in bytes."""
+        """Set the limit, ``most``, in bytes."""
         self._store, self._most = store, most
         self._lock = threading.Lock()
         self._promised: dict[Version, int] = {}
 
     @contextmanager
     def within(self, version: Version, source: Source) -> Iterator[Source]:
-        """Yields the source, whose listing raises LoadError if there is no room for it. Until the context ends, its
-        announced size is reserved; after that, its size on the disk counts."""
+        """Yield a wrapper of ``source`` whose ``listing`` raises LoadError if the files do not fit into the budget.
+        While the context is open, the listed size is reserved; after that, the version counts with its size on the
+        disk."""
         try:
             yield _Bounded(source, self, version)
         finally:
@@ -37,7 +38,7 @@ class Budget:
                 self._promised.pop(version, None)
 
     def admit(self, version: Version, size: int) -> None:
-        """Reserves ``size`` bytes. Raises LoadError if they exceed the limit."""
+        """Reserve ``size`` bytes for a version. Raise LoadError if all versions together would exceed the limit."""
         with self._lock:
             others = (other for other in {*self._store.versions(), *self._promised} if other != version)
             used = sum(max(self._store.size(other), self._promised.get(other, 0)) for other in others)
@@ -50,17 +51,17 @@ class Budget:
 
 
 class _Bounded:
-    """A source that checks the limit; see :class:`slipway.loader.transport.source.Source`."""
+    """A source whose files must fit into a budget."""
 
     def __init__(self, source: Source, budget: Budget, version: Version) -> None:
         self._source, self._budget, self._version = source, budget, version
 
     def listing(self, retry: Retry) -> Listing:
-        """Lists the source's files. Raises LoadError if there is no room for them."""
+        """List the source's files and reserve their total size. Raise LoadError if they do not fit into the budget."""
         listing = self._source.listing(retry)
         self._budget.admit(self._version, sum(max(entry.size or 0, 0) for entry in listing.entries))
         return listing
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """Reads from the source."""
+        """Open a file of the wrapped source at offset ``start``."""
         return self._source.read(entry, start)

@@ -1,4 +1,4 @@
-"""Client for the LoRA adapter endpoints of vLLM and SGLang, limited to what the agent needs."""
+"""A client for the LoRA adapter endpoints of vLLM and SGLang, limited to what the agent needs."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from slipway.decoding import DecodingError, decode_json
 
 LIST_TIMEOUT = aiohttp.ClientTimeout(total=5)
 WORK_TIMEOUT = aiohttp.ClientTimeout(total=300)
-"""Timeout for requests that read a large adapter from the disk and copy it to every accelerator."""
+"""Timeout for loading and unloading. The timeout is long because the engine may copy a large adapter from the disk to
+every accelerator."""
 LARGEST_ANSWER = 4 << 20
 """Maximum size of a response that is parsed, in bytes."""
 LONGEST = 300
-"""Maximum length of an engine's message that is passed on, in characters."""
+"""Maximum number of characters to keep of an engine's error message."""
 
 
 class EngineApi(msgspec.Struct, frozen=True, kw_only=True):
-    """The endpoints of an engine, and its messages."""
+    """The adapter endpoints of one kind of engine, and patterns of its error messages."""
 
     prefix: str
-    """Prefix of the endpoints' paths."""
+    """Path prefix of the endpoints, such as ``/v1``."""
     already: re.Pattern[str]
-    """Matches the message that an adapter of the name is already loaded."""
+    """Pattern of the error message for an adapter that is already loaded."""
     absent: re.Pattern[str]
-    """Matches the message that no adapter of the name is loaded."""
+    """Pattern of the error message for an adapter that is not loaded."""
     in_place: Mapping[str, object] = {}
-    """Fields of a load request that replaces the adapter of the same name; empty: it must be unloaded first."""
+    """Additional fields of a request that replaces a loaded adapter; empty: the engine must unload the adapter
+    first."""
     needed: str
-    """Arguments and variables with which the engine must be started."""
+    """Arguments and environment variables that the engine must be started with, as error messages show them."""
 
 
 ENGINE_APIS: Mapping[str, EngineApi] = {
@@ -49,11 +51,11 @@ ENGINE_APIS: Mapping[str, EngineApi] = {
         needed="--enable-lora",
     ),
 }
-"""Engine name -> its endpoints and messages."""
+"""Engine name -> endpoints and error messages of the engine."""
 
 
 class EngineDownError(Exception):
-    """Nothing listens on the port: the engine is not running, so nothing is loaded."""
+    """Nothing listens on the engine's port: the engine is not running, so it has no adapters loaded."""
 
 
 class EngineUnavailableError(Exception):
@@ -61,11 +63,11 @@ class EngineUnavailableError(Exception):
 
 
 class EngineRefusedError(Exception):
-    """The engine rejected the request. The message is the engine's."""
+    """The engine rejected the request. The exception has the engine's message."""
 
 
 class Engine:
-    """One engine, at its base URL."""
+    """A client for one engine, to be used as an async context manager."""
 
     def __init__(self, url: str, api_key: str = "", api: EngineApi = ENGINE_APIS["vllm"]) -> None:
         self._url, self._api = url.rstrip("/"), api
@@ -79,9 +81,10 @@ class Engine:
         await self._client.close()
 
     async def models(self) -> dict[str, str]:
-        """Returns the name of each model and adapter -> the path from which it was loaded, or empty if unknown.
+        """Return the path from which the engine loaded each model and adapter, by name. A path is empty if the engine
+        does not report it.
 
-        Raises EngineDownError or EngineUnavailableError.
+        Raise EngineDownError or EngineUnavailableError.
         """
         status, document = await self._call("GET", "/v1/models", None, LIST_TIMEOUT)
         rows = document.get("data") if isinstance(document, dict) else None
@@ -90,10 +93,11 @@ class Engine:
         return {str(row["id"]): str(row.get("root") or "") for row in rows if isinstance(row, dict) and "id" in row}
 
     async def load(self, name: str, path: str, *, swap: bool) -> None:
-        """Loads the files in ``path`` as ``name``. With ``swap`` it replaces the adapter of the same name: in one step
-        if the engine supports that, otherwise after unloading it.
+        """Load the adapter in the directory ``path`` under the name ``name``. With ``swap``, replace the loaded adapter
+        of that name: in one step if the engine supports this, otherwise after unloading it. Without ``swap``, an
+        adapter that is already loaded stays.
 
-        Raises EngineDownError, EngineUnavailableError or EngineRefusedError.
+        Raise EngineDownError, EngineUnavailableError or EngineRefusedError.
         """
         adapter: dict[str, object] = {"lora_name": name, "lora_path": path}
         already = self._api.already
@@ -105,14 +109,14 @@ class Engine:
             raise EngineRefusedError(fault)
 
     async def unload(self, name: str) -> None:
-        """Unloads an adapter if it is loaded. Raises as ``load`` does."""
+        """Unload an adapter if it is loaded. Raise EngineDownError, EngineUnavailableError or EngineRefusedError."""
         fault = await self._post("unload", {"lora_name": name})
         if fault and not self._api.absent.search(fault):
             raise EngineRefusedError(fault)
 
     async def _post(self, verb: str, body: dict[str, object]) -> str:
-        """Sends a request. Returns the engine's reason for a rejection; empty on success. Raises EngineDownError or
-        EngineUnavailableError."""
+        """Send a request to load or unload an adapter. Return the engine's reason for a rejection, or an empty string
+        on success. Raise EngineDownError or EngineUnavailableError."""
         path = f"{self._api.prefix}/{verb}_lora_adapter"
         status, document = await self._call("POST", path, body, WORK_TIMEOUT)
         if status < 300:
@@ -136,8 +140,8 @@ class Engine:
 
 
 def message_of(document: object) -> str:
-    """Returns the error text from a response: vLLM's, in its current nested or older flat format, or SGLang's; empty
-    for any other document."""
+    """Return the error message in a response of vLLM, in the current nested or the older flat format, or of SGLang.
+    Return an empty string for any other document."""
     if not isinstance(document, dict):
         return ""
     nested = document.get("error")

@@ -1,4 +1,4 @@
-"""Gate: admits only requests that the controller signed."""
+"""A gate that admits only requests signed by the controller."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from slipway.serving.wire.proof import Proof, ProofError
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """The key of accepted requests, and the pod for which they must be signed."""
+    """A check that the controller signed a request, and signed it for this pod."""
 
     key: Ed25519PublicKey
     """The controller's public key."""
     pod: str
-    """Uid of the loader's pod."""
+    """Uid of the pod in which the loader runs."""
     clock: Callable[[], int] = time.time_ns
 
     def verify(self, request: web.Request) -> Proof:
-        """Verifies the request's proof, before its body is read. Raises HTTPUnauthorized or HTTPForbidden."""
+        """Verify the signature of a request before its body is read, and return the proof. Raise HTTPUnauthorized if
+        there is no signature, or HTTPForbidden if it is invalid."""
         header = request.headers.get(proof.HEADER)
         try:
             return proof.verify_proof(self.key, header, request.method, request.raw_path, self.pod, self.clock())
@@ -33,7 +34,8 @@ class Gate(msgspec.Struct, frozen=True):
             raise web.HTTPForbidden(text=f"{error}\n") from error
 
     async def body(self, request: web.Request, proven: Proof) -> bytes:
-        """Returns the body if it is the signed one. Raises HTTPForbidden if not, or HTTPRequestEntityTooLarge."""
+        """Return the body of a verified request. Raise HTTPForbidden if the controller signed a different body, or
+        HTTPRequestEntityTooLarge."""
         body = await request.read()
         if proof.body_digest(body) != proven.digest:
             raise web.HTTPForbidden(text="the body is not the one that was signed\n")

@@ -1,7 +1,8 @@
-"""Plan: decides the next actions from the desired adapters, the disk and the engine. Pure.
+"""The agent's plan: the next actions, derived from the desired adapters and the state of the disk and the engine. No
+I/O.
 
-Each observation gives a new plan with only those actions that may run immediately: files are removed by the plan that
-follows after the engine has unloaded them.
+The agent makes a new plan after each observation. A plan contains only actions that can run immediately. For example, a
+plan removes an adapter's files only after the engine has unloaded the adapter.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from slipway.serving.wire.agent import Adapter
 
 
 class Version(NamedTuple):
-    """An adapter's name and the SHA-256 of its URL: a folder ``name/digest``."""
+    """One version of an adapter: its name, and the SHA-256 of its URL. Its directory is ``name/digest``."""
 
     name: str
     digest: str
@@ -26,14 +27,14 @@ class Fetch(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> Version:
-        """The version of the adapter's URL."""
+        """The version that the adapter's URL identifies."""
         return Version(self.adapter.name, self.adapter.digest)
 
 
 class Load(msgspec.Struct, frozen=True):
     version: Version
     swap: bool = False
-    """Whether the engine currently has another version loaded."""
+    """Whether the engine has another version of the adapter loaded, which the new version replaces."""
 
 
 class Unload(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ class Unload(msgspec.Struct, frozen=True):
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """Removes a version from the disk."""
+    """The removal of a version from the disk."""
 
     version: Version
 
@@ -55,10 +56,10 @@ def plan(
     partial: Collection[Version],
     engine: Mapping[str, str] | None,
 ) -> list[Action]:
-    """Returns the next actions for the desired ``adapters``.
+    """Return the next actions for the desired ``adapters``.
 
-    ``complete`` and ``partial`` are the versions on the disk; ``engine`` maps the adapters that it has loaded from
-    there to their digests, and is None if the engine cannot be queried.
+    ``complete`` and ``partial`` are the versions on the disk. ``engine`` maps the name of each adapter that the engine
+    has loaded from this disk to its digest; None means that the engine cannot be queried.
     """
     desired = {Version(adapter.name, adapter.digest): adapter for adapter in adapters}
     actions: list[Action] = [Fetch(adapter) for version, adapter in desired.items() if version not in complete]

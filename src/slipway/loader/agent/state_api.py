@@ -1,6 +1,6 @@
-"""The HTTP API of a loader: its state and, beside an engine, the desired adapters and readiness.
+"""The HTTP API of a loader: its progress and, in a sidecar, the desired adapters and the readiness.
 
-Only the controller may call it. The kubelet may probe the readiness.
+Only the controller may call the API, except for the readiness endpoint, which the kubelet probes.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from slipway.loader.agent.store import NAME
 from slipway.serving.wire.agent import IN_PLACE, Adapter, AgentReport
 
 LARGEST_BODY = 1 << 20
-"""Maximum size of a request body."""
+"""Maximum size of a request body in bytes."""
 MOST_ADAPTERS = 1024
 MOST_REQUESTS = 32
-"""Maximum concurrent requests; a single controller sends one occasionally."""
+"""Maximum number of concurrent requests. The only client, the controller, rarely sends more than one."""
 
 
 class AdapterAgent(Protocol):
-    """The agent as seen by its HTTP API."""
+    """The methods of the agent that the HTTP API calls."""
 
     def accept(self, desired: Sequence[Adapter], order: int) -> bool:
-        """Sets the adapters to load from now on. ``order``: the time at which the request was signed. Returns False
-        without a change if it is not later than that of the last accepted request, which makes it a replay."""
+        """Replace the list of adapters to load. ``order`` is the time at which the controller signed the request, in
+        Unix nanoseconds. Return False, and change nothing, if the last accepted request was signed at this time or
+        later: the new request is then a replay."""
 
     def missing_adapters(self) -> list[str]:
-        """Returns the adapters that the engine had before it restarted and has not loaded again."""
+        """Return the names of the adapters that the engine lost in a restart and has not loaded again."""
 
 
 def application(report: Callable[[], AgentReport], gate: Gate, agent: AdapterAgent | None = None) -> web.Application:
-    """Returns the routes of the API; those for adapters if there is an ``agent``."""
+    """Return the API as an application. Without an ``agent``, the endpoint for adapters returns 404."""
 
     async def state(request: web.Request) -> web.Response:
         gate.verify(request)
@@ -90,8 +91,9 @@ def _bounded() -> Middleware:
 
 
 def _fault(desired: Sequence[Adapter]) -> str:
-    """Returns the problem with the desired adapters; empty: none. An adapter's name becomes a folder name. Its URL
-    must not be a web address, which authors of Models choose freely and which only the pod may be able to reach."""
+    """Return the problem with the desired adapters, or an empty string if there is none. An adapter's name becomes the
+    name of a directory. An adapter's URL must not be an HTTP URL, because the author of a Model chooses it freely, and
+    the pod may reach servers that the author cannot."""
     if len(desired) > MOST_ADAPTERS:
         return f"{len(desired)} adapters exceed the limit of {MOST_ADAPTERS}"
     if len({adapter.name for adapter in desired}) != len(desired):

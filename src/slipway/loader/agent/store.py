@@ -1,7 +1,8 @@
-"""Store: the adapters' folder. ``NAME/DIGEST/`` is one version of an adapter, and ``.agent`` is the agent's own state.
+"""The directory of adapters. ``NAME/DIGEST/`` contains one version of an adapter, and the file ``.agent`` contains the
+state of the agent.
 
-A version is complete if its marker contains its URL, and the folder's name is the digest of that URL. A version that is
-part of the engine's container has only a marker.
+A version is complete if its marker contains a URL and its directory is named after the digest of that URL. A version
+that is part of the engine's container has only a marker.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ from slipway.serving.wire import agent
 from slipway.serving.wire.agent import IN_PLACE, Adapter
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,250}")
-"""Valid names of adapters and digests: folder names without path separators that are not hidden."""
+"""Pattern of valid adapter names and digests: directory names that have no path separators and are not hidden."""
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """State that neither the disk nor the engine has after a restart."""
+    """The agent's state that must survive a restart of the loader."""
 
     desired: tuple[Adapter, ...] | None = None
-    """Adapters that the controller requested last; None: it has not sent any request yet."""
+    """Adapters of the controller's last request; None: the controller has not sent a request yet."""
     loaded: tuple[str, ...] = ()
-    """Names that the engine has reported as loaded, and must report again before the pod gets requests."""
+    """Names of the adapters that the engine has loaded. After a restart of the engine, the pod gets no requests until
+    they are loaded again."""
     order: int = 0
-    """Time at which the last accepted request was signed, in Unix nanoseconds; an earlier request is a replay."""
+    """Time at which the controller signed the last accepted request, in Unix nanoseconds. A request that is not newer
+    is a replay."""
 
 
 class Store:
@@ -40,22 +43,24 @@ class Store:
         self._memory = root / ".agent"
 
     def path(self, version: Version) -> Path:
-        """Returns the folder of a version."""
+        """Return the directory of a version."""
         return self._root / version.name / version.digest
 
     def place(self, version: Version, url: str) -> str:
-        """Returns the engine's path of a complete version of this URL."""
+        """Return the path from which the engine loads a complete version: its directory or, for a version that is part
+        of the engine's container, the path in ``url``."""
         return url.removeprefix(IN_PLACE) if url.startswith(IN_PLACE) else str(self.path(version))
 
     def note(self, version: Version, url: str) -> None:
-        """Records that this version, in the engine's container, is complete. Raises LoadError."""
+        """Mark a version that is part of the engine's container as complete. Raise LoadError if the marker cannot be
+        written."""
         try:
             note(self.path(version), url)
         except OSError as error:
             raise disk_error(error, self.path(version)) from error
 
     def version(self, path: str) -> Version | None:
-        """Returns the version of a folder; None for a folder elsewhere."""
+        """Return the version whose directory is ``path``, or None if ``path`` is not the directory of a version."""
         try:
             parts = Path(path).relative_to(self._root).parts
         except ValueError:
@@ -63,21 +68,21 @@ class Store:
         return Version(*parts) if len(parts) == 2 else None
 
     def scan(self) -> tuple[Mapping[Version, str], frozenset[Version]]:
-        """Returns complete versions -> their URLs, and the versions that are incomplete."""
+        """Return the complete versions with their URLs, and the incomplete versions."""
         urls = {version: self._url(version) for version in self.versions()}
         complete = {version: url for version, url in urls.items() if url is not None}
         return complete, frozenset(urls.keys() - complete.keys())
 
     def versions(self) -> list[Version]:
-        """Returns all versions, complete or not."""
+        """Return all versions on the disk, complete or not."""
         return [Version(name, digest) for name in _folders(self._root) for digest in _folders(self._root / name)]
 
     def size(self, version: Version) -> int:
-        """Returns the bytes of a version on the disk, complete or not."""
+        """Return the total size of a version's files in bytes, whether or not the version is complete."""
         return sum(_sizes(self.path(version)))
 
     def remove(self, version: Version) -> None:
-        """Removes a version, and the adapter's folder with its last version. Raises LoadError."""
+        """Remove a version, and the adapter's directory if no other version is in it. Raise LoadError."""
         evict(self.path(version), self._root)
         try:
             (self._root / version.name).rmdir()
@@ -85,20 +90,21 @@ class Store:
             return  # there is another version in it
 
     def recall(self) -> Memory:
-        """Returns the stored memory; empty if it is missing or invalid."""
+        """Return the stored state, or an empty one if the file is missing or invalid."""
         try:
             return msgspec.json.decode(self._memory.read_bytes(), type=Memory)
         except (FileNotFoundError, msgspec.DecodeError):
             return Memory()
 
     def remember(self, memory: Memory) -> None:
-        """Writes ``memory`` atomically. Raises OSError."""
+        """Store the agent's state atomically. Raise OSError."""
         fresh = self._memory.with_suffix(".new")
         fresh.write_bytes(msgspec.json.encode(memory))
         fresh.replace(self._memory)
 
     def _url(self, version: Version) -> str | None:
-        """Returns the URL of a complete version; None if it is incomplete, or its marker names another URL."""
+        """Return the URL of a complete version, or None if the version is incomplete or its marker contains the URL of
+        another version."""
         url = loaded_url(self.path(version))
         return url if url is not None and agent.version(url) == version.digest else None
 

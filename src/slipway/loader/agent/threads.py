@@ -1,4 +1,4 @@
-"""Threads for blocking work next to an event loop, which do not delay the end of the process."""
+"""Threads for blocking calls in asyncio code, which do not keep the process alive."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Runs ``work`` in a thread and returns its result or raises its exception. Unlike asyncio's threads, this one does
-    not keep the process alive: it may be waiting for a silent server, and a load is always consistent on the disk."""
+    """Run ``work`` in a thread, and return its result or raise its exception. Unlike asyncio's threads, the thread does
+    not keep the process alive: ``work`` may hang on a silent server, and it may end at any time, because a load is
+    always consistent on the disk."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 

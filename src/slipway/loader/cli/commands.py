@@ -1,4 +1,5 @@
-"""The loader's commands, and the port that reports progress or serves the agent while they run."""
+"""The loader's long-running commands, and the port on which they report progress or accept the controller's
+requests."""
 
 from __future__ import annotations
 
@@ -36,31 +37,34 @@ log = logging.getLogger(__name__)
 LOG_PERIOD = 10.0
 """Seconds between two log lines about progress."""
 ADAPTER_FILES = 4
-"""Files of one adapter to download concurrently."""
+"""Maximum number of files of one adapter to download at the same time."""
 Address = tuple[str, int]
 T = TypeVar("T")
 
 
 class Port(msgspec.Struct, frozen=True):
-    """The loader's address, and the gate for its clients."""
+    """The address on which the loader listens, and the check of its clients."""
 
     address: Address
     gate: Gate
 
 
 def gate(controller_key: str, pod: str) -> Gate:
-    """Builds the gate that verifies the controller's requests. ``controller_key``: see
-    ``slipway.serving.wire.proof.SigningKey.public``; ``pod``: uid. Raises ValueError for an invalid key."""
+    """Return the gate that verifies the controller's requests. ``controller_key`` is the controller's public key, in
+    the format of ``slipway.serving.wire.proof.SigningKey.public``, and ``pod`` is the uid of this pod. Raise ValueError
+    for an invalid key."""
     return Gate(public_key(controller_key), pod)
 
 
 def port(address: Address, controller_key: str, pod: str) -> Port | None:
-    """Returns a port with a gate; None without a key, because no client could use it."""
+    """Return the port with its gate, or None if ``controller_key`` is empty, because no request could then be
+    verified."""
     return Port(address, gate(controller_key, pod)) if controller_key else None
 
 
 def run_load(url: str, folder: Path, policy: Policy, listen: Port | None, access: Access) -> str:
-    """Downloads ``url`` into ``folder``; returns a sentence about the outcome. Raises LoadError or StoppedError."""
+    """Download ``url`` into the directory ``folder``, and return a sentence about the result. Raise LoadError or
+    StoppedError."""
     meter = Meter()
     source = partial(open_source, url, os.environ, access)
     work = partial(load, url, source, folder, policy, threading.Event(), meter)
@@ -69,26 +73,29 @@ def run_load(url: str, folder: Path, policy: Policy, listen: Port | None, access
 
 
 def with_progress(work: Callable[[], T], meter: Meter, listen: Port | None, pace: Pace | None = None) -> T:
-    """Runs ``work`` and returns its result, while the port, if any, reports progress. ``pace`` ends it if it is too
-    slow. Raises the exception of ``work``, LoadError or StoppedError."""
+    """Run ``work`` and return its result. Meanwhile, report its progress in the log and, if ``listen`` is set, on the
+    port. If ``pace`` is set, raise LoadError when the source is too slow. Raise StoppedError after a signal, or the
+    exception of ``work``."""
     return asyncio.run(_run_with_progress(work, meter, listen, pace))
 
 
 def run_serve(directory: Path, engine: Engine, listen: Port, most_bytes: int, access: Access) -> None:
-    """Manages the adapters of ``engine``, with at most ``most_bytes`` in total, until stopped.
+    """Manage the adapters of ``engine`` until a signal stops the process. All adapters together may use ``most_bytes``
+    of disk space.
 
-    Raises LoadError if the port is in use.
+    Raise LoadError if the port is in use.
     """
     asyncio.run(_serve(directory, engine, listen, most_bytes, access))
 
 
 def engine(url: str, kind: str) -> Engine:
-    """Returns the engine at a URL. ``kind``: a key of WORDS."""
+    """Return a client for the engine at ``url``. ``kind`` is a key of ``ENGINE_APIS``. The API key comes from the
+    environment."""
     return Engine(url, os.environ.get("VLLM_API_KEY", ""), ENGINE_APIS[kind])
 
 
 async def _run_with_progress(work: Callable[[], T], meter: Meter, listen: Port | None, pace: Pace | None) -> T:
-    """Runs ``work`` in a thread while the port is served and the log reports progress."""
+    """Run ``work`` in a thread; see ``with_progress``."""
     task = asyncio.ensure_future(in_thread(work))
     _on_signal(task)
     async with _reporting(meter, listen):
@@ -102,7 +109,7 @@ async def _run_with_progress(work: Callable[[], T], meter: Meter, listen: Port |
 
 
 def _reporting(meter: Meter, listen: Port | None) -> AbstractAsyncContextManager[None]:
-    """Reports progress on the port, if there is one."""
+    """Return a context that reports progress on the port while it is open. Without a port, the context does nothing."""
     if listen is None:
         return nullcontext()
     app = application(lambda: AgentReport(progress=meter.progress(), resume=meter.resume), listen.gate)
@@ -110,7 +117,7 @@ def _reporting(meter: Meter, listen: Port | None) -> AbstractAsyncContextManager
 
 
 def _on_signal(task: asyncio.Future[Any]) -> None:
-    """Cancels the task on SIGTERM, with which Kubernetes ends containers, and SIGINT."""
+    """Cancel ``task`` on SIGTERM, which Kubernetes sends to stop a container, and on SIGINT."""
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
@@ -142,7 +149,8 @@ def fetch_adapter(
     stop: threading.Event,
     meter: Meter,
 ) -> None:
-    """Downloads an adapter into its version's folder. ``opened`` opens a URL. Raises LoadError or StoppedError."""
+    """Download the adapter at ``url`` into the directory of its version. Only mark it as complete if it is part of the
+    engine's container. ``opened`` returns the source of a URL. Raise LoadError or StoppedError."""
     if url.startswith(IN_PLACE):
         store.note(version, url)
         return
@@ -156,8 +164,8 @@ def fetch_adapter(
 
 @asynccontextmanager
 async def _listening(app: web.Application, listen: Address, *, needed: bool) -> AsyncIterator[None]:
-    """Serves on the port while the context is open. If the port is not ``needed``, a load continues without it, for
-    example if two loaders share a host's network."""
+    """Serve ``app`` while the context is open. If the port is in use, raise LoadError if it is ``needed``, and
+    otherwise continue without it. Two loaders that share the network of a host, for example, compete for the port."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

@@ -1,7 +1,6 @@
 """``slipway loader publish|pull|unpublish``: commands that add models to a registry, download them and remove them.
 
-``publish`` ends with a publication (``slipway.artifacts.documents.publication``) as its container's termination
-message.
+The termination message of ``publish`` is a publication, as defined in ``slipway.artifacts.documents.publication``.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.source import Access
 
 COMMANDS = ("publish",)
-"""Commands that end with a report."""
+"""Commands whose result is the container's termination message."""
 PIECES = "pieces://"
 PUBLIC = ("hf", "ollama")
 PATIENT = Policy(attempts=12)
-"""Publications wait for a registry that is restarting."""
+"""Retry policy of publications, with enough attempts to outlast the restart of a registry."""
 
 
 def target(text: str) -> Reference:
-    """Parses ``HOST[:PORT]/REPOSITORY``. Raises ArgumentTypeError if the text is invalid."""
+    """Parse ``HOST[:PORT]/REPOSITORY``. Raise ArgumentTypeError if the text is invalid."""
     try:
         reference = references.parse(text)
     except ValueError as error:
@@ -44,7 +43,7 @@ def target(text: str) -> Reference:
 
 
 def artifact(text: str) -> Reference:
-    """Parses ``HOST[:PORT]/REPOSITORY@sha256:...``. Raises ArgumentTypeError if the text is invalid."""
+    """Parse ``HOST[:PORT]/REPOSITORY@sha256:...``. Raise ArgumentTypeError if the text is invalid."""
     try:
         reference = references.parse(text)
     except ValueError as error:
@@ -55,15 +54,15 @@ def artifact(text: str) -> Reference:
 
 
 def size(text: str) -> int:
-    """Parses a number of bytes. Raises ArgumentTypeError if the text is invalid."""
+    """Parse a number of bytes. Raise ArgumentTypeError if the text is invalid."""
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes")
     return int(text)
 
 
 def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
-    """Adds the commands for the registry. Each sets ``run``, a function of the parsed options that returns a sentence,
-    or the publication as JSON."""
+    """Add the commands for registries to the parser. Each command sets ``run``, a function that gets the parsed options
+    and returns a sentence or, for ``publish``, the publication as JSON."""
     guarded = report_commands.access_options()
     one = parsers.add_parser("publish", parents=[listen, guarded], help="publish a source in a registry as an artifact")
     one.add_argument(
@@ -90,7 +89,7 @@ def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], l
 
 
 def run_publish(options: argparse.Namespace) -> str:
-    """Runs ``publish``; returns the publication as JSON. Raises LoadError or StoppedError."""
+    """Run ``publish`` and return the publication as JSON. Raise LoadError or StoppedError."""
     from slipway.loader.cli import commands
     from slipway.loader.publication.publish import PublishRequest, publish, publish_upload
     from slipway.loader.transport.registry import Registry
@@ -113,7 +112,7 @@ def run_publish(options: argparse.Namespace) -> str:
 
 
 def run_pull(options: argparse.Namespace) -> str:
-    """Runs ``pull``; returns a sentence about the outcome. Raises LoadError or StoppedError."""
+    """Run ``pull`` and return a sentence about the result. Raise LoadError or StoppedError."""
     url = f"registry://{options.reference}"
     if Folder(options.folder).holds(url):
         return f"{options.folder} is already complete"
@@ -124,7 +123,7 @@ def run_pull(options: argparse.Namespace) -> str:
 
 
 def run_unpublish(options: argparse.Namespace) -> str:
-    """Runs ``unpublish``; returns a sentence about the outcome. Raises LoadError."""
+    """Run ``unpublish`` and return a sentence about the result. Raise LoadError."""
     from slipway.loader.publication.publish import unpublish
     from slipway.loader.transport.registry import Registry
 
@@ -135,8 +134,8 @@ def run_unpublish(options: argparse.Namespace) -> str:
 
 
 def _public_source(source: str) -> tuple[str, str]:
-    """Returns a source's name and address as shown in its artifact; empty for sources that are not public. Raises
-    LoadError for an invalid source."""
+    """Return the name and the URL of a public source, which everyone who pulls the artifact can see. Both are empty if
+    the source is not public. Raise LoadError for an invalid source."""
     scheme, separator, rest = source.partition("://")
     if not separator or scheme not in (*PUBLIC, "registry", "catalog", "pieces"):
         raise LoadError(f"cannot publish {source!r}: write hf://, ollama://, registry://, catalog:// or pieces://")

@@ -1,6 +1,6 @@
 """``slipway loader stage|inspect|probe|summary``: commands that end with a report for the controller.
 
-The report becomes the container's termination message; outside of Kubernetes it goes to standard error.
+The report is written to standard error and, in a container, becomes the termination message.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def sha256(text: str) -> str:
-    """Parses a SHA-256 hash in lower-case hex. Raises ArgumentTypeError if the text is invalid."""
+    """Parse a SHA-256 hash in hex, and return it in lower case. Raise ArgumentTypeError if the text is invalid."""
     if not SHA256.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a SHA-256 hash (64 hexadecimal digits)")
     return text.lower()
 
 
 def access_options() -> argparse.ArgumentParser:
-    """Returns a parser for the options about allowed addresses and identity; ``access`` reads them."""
+    """Return a parser for the options that restrict addresses and allow the node's identity. Pass the parsed options to
+    ``access``."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--guard",
@@ -69,13 +70,13 @@ def access_options() -> argparse.ArgumentParser:
 
 
 def access(options: argparse.Namespace) -> Access:
-    """Returns the access that the options of ``access_options`` allow."""
+    """Return the addresses and the identity that the options of ``access_options`` allow."""
     return Access(_address_policy(options), options.node_identity)
 
 
 def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
-    """Adds the commands that print a report. Each sets ``run``, a function of the parsed options that returns the
-    report as JSON."""
+    """Add the commands that end with a report to the parser. Each command sets ``run``, a function that gets the parsed
+    options and returns the report as JSON."""
     guarded = access_options()
     chosen = argparse.ArgumentParser(add_help=False)
     chosen.add_argument("url", metavar="URL", help="a URL as for load, or file:///PATH")
@@ -132,7 +133,7 @@ def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], l
 
 
 def run_stage(options: argparse.Namespace) -> str:
-    """Runs ``stage``; returns the report as JSON. Raises LoadError or StoppedError."""
+    """Run ``stage`` and return the report as JSON. Raise LoadError or StoppedError."""
     chosen = FileRequest(tuple(options.file), options.stored_as, options.sha256 or "")
     source = partial(opened, options.url, os.environ, _address_policy(options), node_identity=options.node_identity)
 
@@ -146,7 +147,7 @@ def run_stage(options: argparse.Namespace) -> str:
 
 
 def run_inspect(options: argparse.Namespace) -> str:
-    """Runs ``inspect``; returns the report as JSON. Raises LoadError or StoppedError."""
+    """Run ``inspect`` and return the report as JSON. Raise LoadError or StoppedError."""
 
     def report(work: Work) -> Report:
         return inspect(options.path, options.sha256 or "", work)
@@ -155,7 +156,7 @@ def run_inspect(options: argparse.Namespace) -> str:
 
 
 def run_probe(options: argparse.Namespace) -> str:
-    """Runs ``probe``; returns the report as JSON. Raises LoadError or StoppedError."""
+    """Run ``probe`` and return the report as JSON. Raise LoadError or StoppedError."""
 
     def report(work: Work) -> Report:
         source = opened(options.url, os.environ, _address_policy(options), node_identity=options.node_identity)
@@ -165,13 +166,14 @@ def run_probe(options: argparse.Namespace) -> str:
 
 
 def run_summary(options: argparse.Namespace) -> str:
-    """Runs ``summary``; returns it as JSON."""
+    """Run ``summary`` and return the summary as JSON."""
     ready = partial(write_termination_message, "waiting for the benchmark to end")
     return benchmark.encode_summary(summarize_on_stop(options.folder, ready)).decode()
 
 
 def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> str:
-    """Creates the report while the port reports progress. Raises LoadError or StoppedError."""
+    """Call ``report`` while the port reports progress, and return its result as JSON. Raise LoadError or
+    StoppedError."""
     from slipway.loader.cli import commands
 
     work = Work(Policy(), threading.Event(), Meter(), options.header)

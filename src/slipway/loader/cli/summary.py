@@ -1,8 +1,8 @@
-"""Summary: the results of genai-bench, read from the files that it leaves.
+"""The summary of a benchmark, read from the files that genai-bench writes.
 
-It runs in a sidecar: it lists the files of earlier benchmarks in the folder, and is stopped once the tool has ended for
-any reason. Then it reads the new files. The tool starts only when the sidecar is ready; an earlier signal would be
-missed, and the results with it.
+The command runs in a sidecar. It lists the files of earlier benchmarks and waits for a stop signal, which Kubernetes
+sends when the benchmark has ended for any reason. Then it reads the new files. The benchmark starts only when the
+sidecar is ready, because the sidecar would miss an earlier signal and never report the results.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from slipway.decoding import DecodingError, decode_json
 
 MOST_FILES = 10_000
 FILE_BYTES = 256 << 20
-"""Maximum size of a file; one with 100,000 requests has about 50 MiB."""
+"""Maximum size of a result file in bytes. A file with 100,000 requests has about 50 MiB."""
 DIGITS = 4
 FileStamps = Mapping[Path, tuple[int, int]]
-"""Files with their modification times and sizes."""
+"""File -> its modification time in nanoseconds, and its size in bytes."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Statistics of one quantity over the requests of a run; None: no request has a value."""
+    """Mean and 99th percentile of one quantity over the requests of a run; None: no request has a value."""
 
     mean: float | None = None
     p99: float | None = None
@@ -36,7 +36,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class Aggregated(msgspec.Struct, frozen=True, kw_only=True):
-    """The tool's results of a run, complete or not."""
+    """Totals of a run, as genai-bench writes them. A missing field gets its default."""
 
     scenario: str | None = None
     num_concurrency: int = 1
@@ -57,15 +57,15 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class RunFile(msgspec.Struct, frozen=True):
-    """A file of results, complete or not."""
+    """The parts of a result file that the summary needs: the totals of a run, and its requests."""
 
     aggregated_metrics: Aggregated
     individual_request_metrics: tuple[Request, ...] = ()
 
 
 def summarize_on_stop(folder: Path, ready: Callable[[], None]) -> Summary:
-    """Waits for SIGTERM or SIGINT, then summarizes the new files in the folder. Calls ``ready`` when the benchmark may
-    begin."""
+    """Wait for SIGTERM or SIGINT, and then return a summary of the files in ``folder`` that have appeared or changed
+    since the call. Call ``ready`` once the benchmark may start."""
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     baseline = files(folder)
@@ -75,13 +75,13 @@ def summarize_on_stop(folder: Path, ready: Callable[[], None]) -> Summary:
 
 
 def files(folder: Path) -> FileStamps:
-    """Returns the files of results in the folder, from any benchmark."""
+    """Return the result files of all benchmarks in ``folder``."""
     return dict(_stat_files(folder))
 
 
 def summarized(folder: Path, baseline: FileStamps) -> Summary:
-    """Summarizes the files in the folder that are new or changed since ``baseline``, oldest first. Ignores unreadable
-    files."""
+    """Return a summary of the files in ``folder`` that are new or have changed since ``baseline``, oldest first. Ignore
+    unreadable files."""
     fresh = sorted((stamp, path) for path, stamp in files(folder).items() if baseline.get(path) != stamp)
     read = [one for _stamp, path in fresh if (one := _read_run(path)) is not None]
     runs = tuple(_run(one.aggregated_metrics) for one in read)
@@ -142,5 +142,6 @@ def _count(number: int) -> int:
 
 
 def _figure(number: float | None) -> float:
-    """Rounds a figure to the precision of a single run."""
+    """Round a number to ``DIGITS`` significant digits, because a single run is not more precise. None and negative
+    numbers become 0."""
     return float(f"{max(0.0, number or 0.0):.{DIGITS}g}")

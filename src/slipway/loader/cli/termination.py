@@ -8,11 +8,12 @@ from pathlib import Path
 
 TERMINATION_LOG = Path("/dev/termination-log")
 TERMINATION_MESSAGE_BYTES = 4000
-"""Maximum length; Kubernetes accepts 4096 bytes."""
+"""Maximum size of a termination message in bytes. Kubernetes accepts 4096."""
 
 
 def write_termination_message(message: str) -> None:
-    """Replaces the message. Kubernetes keeps this one file writable on a read-only file system."""
+    """Write ``message`` to standard error and, in a container, as its termination message. Kubernetes keeps this one
+    file writable on a read-only file system."""
     text = " ".join(message.split())
     sys.stderr.write(f"slipway loader: {text}\n")
     sys.stderr.flush()

@@ -1,1 +1,1 @@
-"""The folder that a load fills: part files, progress, reuse and removal."""
+"""The directory that a load fills: its partial files and progress, the reuse of files, and removal."""

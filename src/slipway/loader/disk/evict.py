@@ -1,4 +1,5 @@
-"""Removes downloaded folders: never the targets of their links, and nothing outside of their volume."""
+"""Removal of downloaded directories. Symbolic links are removed but never followed, and nothing outside of the volume
+is removed."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ from slipway.loader.transport.errors import LoadError
 
 
 def evict(path: Path, below: Path | None = None) -> bool:
-    """Removes the folder ``path``, or its content if it is a mounted volume. Returns False if there is none.
+    """Remove the file or directory ``path``, or only the content if ``path`` is a mounted volume. Return False if there
+    was nothing to remove.
 
-    It must be below ``below``, or by default below the nearest mounted volume above it. Raises LoadError.
+    Raise LoadError if ``path`` cannot be removed, or is not inside ``below``. The default of ``below`` is the volume
+    that contains ``path``.
     """
     target = Path(os.path.realpath(path.parent)) / path.name
     top = Path(os.path.realpath(below)) if below else _volume(target)
@@ -35,7 +38,7 @@ def evict(path: Path, below: Path | None = None) -> bool:
 
 
 def _emptied(folder: Path) -> bool:
-    """Removes the content of a folder. Returns False if there was none."""
+    """Remove the content of a directory. Return False if the directory was empty."""
     children = list(folder.iterdir())
     for path in children:
         if path.is_symlink() or not path.is_dir():

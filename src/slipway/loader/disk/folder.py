@@ -1,5 +1,5 @@
-"""The folder that a load fills: the file ``.slipway-complete`` marks it as complete, and ``.slipway/`` holds files in
-progress. A file gets its final name only when it is completely verified and on the disk."""
+"""The directory that a load fills. The file ``.slipway-complete`` marks the directory as complete, and ``.slipway/``
+contains partial files. A file gets its final name only after it has been verified and flushed to the disk."""
 
 from __future__ import annotations
 
@@ -26,46 +26,50 @@ from slipway.loader.transport.source import Entry
 
 log = logging.getLogger(__name__)
 OWN = ".slipway"
-"""Prefix of names reserved for the loader. Sources must not contain such names at any depth."""
+"""Prefix of file names that are reserved for the loader. A source that contains such a name, at any depth, is
+rejected."""
 MARKER = ".slipway-complete"
 NOTES = ".slipway-report"
-"""Report of the last load, stored in the folder for later loads that find everything complete."""
+"""File with the report of the last load. A later load that has nothing to download returns this report."""
 WORK = ".slipway"
 DONE = "done-"
-"""Prefix, in the directory :data:`WORK`, of the lists of files without a digest that an owner has loaded."""
+"""Prefix of files in the directory ``WORK``. Each of these files lists the files without a digest that one owner has
+loaded."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INVENTORY_BYTES = 64 << 20
-"""Maximum size of the marker, which lists every file."""
+"""Maximum size in bytes of the marker, which lists every file."""
 LONGEST_NAME = 255
-"""Maximum length of a path component in bytes, which every common file system supports."""
+"""Maximum length of a file name in bytes, which all common file systems support."""
 ABANDONED = 1800.0
-"""Seconds without a new byte after which a part counts as abandoned if there are no locks; a running loader gives up
-sooner."""
+"""Seconds without a new byte after which a partial file counts as abandoned on a volume without file locks. A running
+loader gives up sooner."""
 VANISHED = (errno.ENOENT, errno.ESTALE)
 
 
 class Inventory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Content of the marker: the source that was loaded, and the sizes that identify its files."""
+    """Content of the completion marker: the URL and revision of the source, and the size of each file in bytes, by
+    path."""
 
     url: str
     revision: str
     files: dict[str, int]
     nonce: str = ""
-    """Random text that makes the seal of an owned folder unpredictable to other processes."""
+    """Random text that makes the directory's seal unpredictable to other processes; empty: the directory has no
+    owner."""
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The model that owns the folder, if other models may have owned it before."""
+    """The model that owns a directory, if other models may have owned the directory before."""
 
     uid: str
-    """The model's uid. Other programs can learn it only after they have lost access to the folder."""
+    """Uid of the model. Other programs can learn the uid only after they have lost access to the directory."""
     seal: str = ""
-    """Seal of the folder after the owner's last load, or its ``<bytes>@<revision>``. A folder with another seal is
-    treated as new: its files are reused only if the source has a digest for them."""
+    """Seal of the directory after the owner's last load, or ``SIZE@REVISION`` for a load without a seal. If the
+    directory has another seal, a load reuses only files for which the source has a digest."""
 
 
 def fault(path: str) -> str | None:
-    """Returns the problem with a file's path from a source; None if it is valid."""
+    """Return the problem with the path of a file in a source, or None if the path is valid."""
     parts = path.split("/")
     if path.startswith("/") or any(part in ("", ".", "..") for part in parts):
         return "it leads outside of the folder"
@@ -77,8 +81,8 @@ def fault(path: str) -> str | None:
 
 
 def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Returns the entries, largest first, so that none is downloaded alone at the end. Raises LoadError for an invalid
-    path."""
+    """Return the entries, largest first, so that a load does not end with a single large file. Raise LoadError for an
+    invalid path, or if two files have the same path."""
     sorted_entries = sorted(entries, key=lambda entry: (-(entry.size or 0), entry.path))
     files = {entry.path for entry in sorted_entries}
     for entry in sorted_entries:
@@ -93,13 +97,14 @@ def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def loaded_url(path: Path) -> str | None:
-    """Returns the URL that a folder completely contains, according to its marker; None if there is none."""
+    """Return the URL that the directory completely contains, according to its marker, or None if there is no valid
+    marker."""
     marker = read_inventory(path / MARKER)
     return marker.url if marker else None
 
 
 def note(path: Path, url: str) -> None:
-    """Marks a folder as complete without any file of ``url``. Raises OSError."""
+    """Mark a directory as complete for ``url``, without any files. Raise OSError."""
     path.mkdir(parents=True, exist_ok=True)
     fresh = path / f"{MARKER}.new"
     fresh.write_bytes(msgspec.json.encode(Inventory(url, "", {})))
@@ -107,7 +112,7 @@ def note(path: Path, url: str) -> None:
 
 
 def disk_error(error: OSError, path: Path) -> LoadError:
-    """Returns the error for a failed disk operation."""
+    """Return the LoadError for a failed disk operation on ``path``."""
     if error.errno in FULL:
         return LoadError(f"the disk is full: cannot write {path} ({error.strerror}): use a larger volume")
     reason = error.strerror or type(error).__name__
@@ -117,11 +122,13 @@ def disk_error(error: OSError, path: Path) -> LoadError:
 
 
 class Folder:
-    """The folder of a load. If its volume has no file locks, several loaders may work in it at once. So each has its
-    own part files with unique names, and takes over those of a dead loader only under a lock."""
+    """The directory of a load. If the volume has no file locks, several loaders may work in the directory at the same
+    time. Therefore each loader has partial files with unique names, and takes over those of a dead loader only while it
+    holds the lock."""
 
     def __init__(self, path: Path, owner: Owner | None = None) -> None:
-        """``owner``: use only this owner's marker, parts and files. None: use those of all loaders."""
+        """Use the marker, partial files and complete files of all loads or, if ``owner`` is set, only those of this
+        owner's loads."""
         self.path = path
         self._owner, self._foreign = owner, False
         self._done = path / WORK / f"{DONE}{_digest(owner.uid)}" if owner else None
@@ -131,14 +138,15 @@ class Folder:
         self._locked = False
 
     def holds(self, url: str) -> bool:
-        """Whether ``url`` was completely loaded into the folder, judging by names and sizes."""
+        """Whether the directory contains all files of ``url``, judging by the marker and the names and sizes of the
+        files."""
         marker = read_inventory(self._marker)
         if marker is None or marker.url != url or not self._knows(marker):
             return False
         return all(_size(self.path / name) == size for name, size in marker.files.items())
 
     def _knows(self, marker: Inventory | None) -> bool:
-        """Whether the owner's last load left this marker."""
+        """Whether the owner's last load wrote this marker. Always True if the directory has no owner."""
         if self._owner is None:
             return True
         if marker is None or not self._owner.seal:
@@ -146,27 +154,28 @@ class Folder:
         return self._owner.seal in (self.seal(), f"{sum(marker.files.values())}@{marker.revision}")
 
     def seal(self) -> str:
-        """Returns the seal that the last load left; empty if there is none."""
+        """Return the seal of the last load: a hash of its marker and its report. Return an empty string if neither
+        exists."""
         texts = [_bytes(self.path / name) for name in (MARKER, NOTES)]
         parts = b"".join(hashlib.sha256(text).digest() for text in texts)
         return hashlib.sha256(parts).hexdigest() if any(texts) else ""
 
     def doubtful(self, entries: Iterable[Entry]) -> frozenset[str]:
-        """Returns the files without a digest that the owner did not load into this folder."""
+        """Return the paths of the files that have no digest and that the owner did not load into this directory."""
         if self._done is None:
             return frozenset()
         done = set(_bytes(self._done).decode("ascii", "replace").split())
         return frozenset(entry.path for entry in entries if entry.digest is None and self._key(entry) not in done)
 
     def note_done(self, entry: Entry) -> None:
-        """Records that the owner loaded a version of a file without a digest. Raises OSError."""
+        """Record that the owner loaded this version of a file, if the file has no digest. Raise OSError."""
         if self._done is not None and entry.digest is None and entry.version:
             with self._done.open("ab") as stream:
                 stream.write(f"{self._key(entry)}\n".encode("ascii"))
 
     def _sweep(self, names: Collection[str], *, plain: bool) -> None:
-        """Removes links and special files and, if ``plain``, everything not in ``names``. The loader's own regular
-        files are kept. Raises OSError."""
+        """Remove links and special files and, with ``plain``, also all files and directories that are not in ``names``.
+        The loader's own regular files stay. Raise OSError."""
         folders = {parent for name in names for parent in _parents(name)}
         for top, below, files in os.walk(self.path):
             inside = Path(top).relative_to(self.path)
@@ -187,9 +196,10 @@ class Folder:
 
     @contextmanager
     def opened(self, stop: threading.Event, waiting: Callable[[str], None]) -> Iterator[None]:
-        """Creates and locks the folder. Only one loader works in it at a time; others wait.
+        """Create the directory, and lock it while the context is open. If another loader holds the lock, wait, and call
+        ``waiting`` with the reason.
 
-        Raises LoadError, or StoppedError after ``stop``.
+        Raise LoadError, or StoppedError after ``stop`` is set.
         """
         try:
             self._work.mkdir(parents=True, exist_ok=True)
@@ -202,9 +212,9 @@ class Folder:
             os.close(handle)
 
     def begin(self, entries: Iterable[Entry]) -> None:
-        """Removes the completion marker, and parts of files that are no longer needed.
+        """Remove the completion marker, and partial files that are no longer needed.
 
-        Under the lock, it takes over the parts of interrupted loaders.
+        If this loader holds the lock, it takes over the partial files of interrupted loaders.
         """
         self._foreign = not self._knows(read_inventory(self._marker))
         if self._foreign:
@@ -228,21 +238,22 @@ class Folder:
                 part.unlink(missing_ok=True)
 
     def final(self, entry: Entry) -> Path:
-        """Returns the final path of an entry."""
+        """Return the path of an entry's file once it is complete."""
         return self.path / entry.path
 
     def part(self, entry: Entry) -> Path:
-        """Returns the path of this loader's part file for an entry, which is different for each version of the file."""
+        """Return the path of this loader's partial file for an entry, which is different for each version of the
+        file."""
         return self._parts / f"{self._key(entry)}.{self._self}"
 
     def _key(self, entry: Entry) -> str:
-        """Identifies a version of a file, and its owner."""
+        """Return a hash that identifies a version of a file and its owner."""
         owner = (self._owner.uid,) if self._owner else ()
         return _digest("\0".join((entry.path, str(entry.version), str(entry.size), *owner)))
 
     def _leftovers(self, folder: Path, prefix: str = "") -> list[Path]:
-        """Returns abandoned files of other loaders: all of them under the lock, otherwise those that have not changed
-        for a long time."""
+        """Return the abandoned files of other loaders: all of them if this loader holds the lock, otherwise those that
+        have not changed for ``ABANDONED`` seconds."""
         try:
             candidates = [path for path in folder.iterdir() if path.name.startswith(prefix) and _size(path) is not None]
             if self._locked:
@@ -255,8 +266,8 @@ class Folder:
         return [path for path in candidates if now - _modified(path, now) > ABANDONED]
 
     def room(self, entries: Iterable[Entry], existing: Collection[Entry]) -> None:
-        """Raises LoadError if the disk has no room for the missing bytes. ``existing``: entries whose final file may
-        already be there; all others are downloaded next to existing files."""
+        """Raise LoadError if the disk does not have enough free space for the missing bytes. ``existing`` contains the
+        entries whose complete file may already exist; the others are downloaded in addition to existing files."""
         present = ((entry, self._present(entry, finished=entry in existing)) for entry in entries)
         needed = sum(max((entry.size or 0) - size, 0) for entry, size in present)
         volume = os.statvfs(self.path)
@@ -265,9 +276,9 @@ class Folder:
             raise LoadError(f"{human(needed)} are needed and {self.path} has {human(free)} free: use a larger volume")
 
     def finish(self, url: str, revision: str, sizes: Mapping[str, int]) -> None:
-        """Removes the remains of earlier loads, then marks the folder as complete once everything is on the disk.
+        """Remove the files of earlier loads, and mark the directory as complete once everything is on the disk.
 
-        ``sizes``: path -> required size of each file. Raises LoadError if a size differs.
+        ``sizes`` maps each path to the size in bytes that its file must have. Raise LoadError if a size differs.
         """
         old = read_inventory(self._previous)
         for folder in sorted({self.path / parent for name in sizes for parent in _parents(name)} | {self.path}):
@@ -292,7 +303,8 @@ class Folder:
         _sync(self.path)
 
     def _clear(self) -> None:
-        """Removes the working files: all of them under the lock, otherwise those that no other loader may need."""
+        """Remove the partial files and the lock: all of them if this loader holds the lock, otherwise only those that
+        no other loader may need."""
         for part in self._leftovers(self._parts):
             part.unlink(missing_ok=True)
         with suppress(OSError):  # another loader has parts in it
@@ -302,7 +314,7 @@ class Folder:
             self._work.rmdir()
 
     def _drop(self, name: str) -> None:
-        """Removes a file of an earlier load, and the folders that become empty."""
+        """Remove a file of an earlier load, and the directories that become empty."""
         if fault(name):
             return
         (self.path / name).unlink(missing_ok=True)
@@ -333,7 +345,8 @@ class Folder:
 
 
 def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], None]) -> bool:
-    """Waits until no other loader works in the folder. Returns False immediately on a file system without locks."""
+    """Wait until this process has the lock, and return True. Return False immediately on a file system without locks.
+    Raise StoppedError after ``stop`` is set."""
     while (ours := _try_lock(handle)) is False:
         waiting("waiting for another loader in this folder")
         if stop.wait(0.2):
@@ -344,7 +357,8 @@ def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], Non
 
 
 def _try_lock(handle: int) -> bool | None:
-    """Tries to take the lock. Returns whether it is ours now; None: there are no locks."""
+    """Try to lock an open file. Return True on success, False if another process holds the lock, and None if the file
+    system has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -362,14 +376,14 @@ def _is_same_file(handle: int, path: Path) -> bool:
 
 
 def _parents(path: str) -> Iterator[str]:
-    """Yields the folders above a path, nearest first."""
+    """Yield the directories above a relative path, nearest first."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
 
 
 def read_inventory(path: Path) -> Inventory | None:
-    """Reads a folder's marker. Returns None if there is none or it is invalid."""
+    """Read the marker of a directory. Return None if the marker is missing or invalid."""
     try:
         return decode_json(path.read_bytes(), Inventory, most=INVENTORY_BYTES)
     except (FileNotFoundError, NotADirectoryError, DecodingError):
@@ -381,7 +395,8 @@ def _digest(text: str) -> str:
 
 
 def _bytes(path: Path) -> bytes:
-    """Returns the content of a regular file, up to the maximum size; empty for anything else."""
+    """Return the content of a regular file, at most ``INVENTORY_BYTES``. Return no bytes for anything else, including
+    links."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -391,7 +406,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _size(path: Path) -> int | None:
-    """Returns the size of a regular file; None for anything else, including links."""
+    """Return the size of a regular file in bytes, or None for anything else, including links."""
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -400,7 +415,7 @@ def _size(path: Path) -> int | None:
 
 
 def _modified(path: Path, otherwise: float) -> float:
-    """Returns the modification time in Unix seconds; ``otherwise`` for a file that no longer exists."""
+    """Return the modification time of a file in Unix seconds, or ``otherwise`` if the file no longer exists."""
     try:
         return path.lstat().st_mtime
     except FileNotFoundError:

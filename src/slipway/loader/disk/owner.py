@@ -1,7 +1,8 @@
-"""Owner: the namespace that may see the files of a node folder, and the user that fills it.
+"""Ownership of a directory on a node: the namespace that may see its files, and the user that writes them.
 
-A container can outlive its pod, and keeps the folder that it has mounted. So a folder never passes from one namespace
-to another: the next namespace gets a new folder with the same name, which that container does not see.
+A container can outlive its pod, and keeps the directory that it has mounted. Therefore a directory never passes from
+one namespace to another: the next namespace gets a new directory with the same name, which the old container does not
+see.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from slipway.loader.disk.folder import OWN
 from slipway.loader.transport.errors import LoadError
 
 MARK = f"{OWN}-owner"
-"""File in a folder with the namespace that owns it. Only the user that creates folders can write a valid one; another
-user fills them. Emptying a folder removes it."""
+"""File with the name of the namespace that owns the directory. The file is valid only if it belongs to the user that
+creates directories; another user fills them. Removing the content of a directory also removes this file."""
 LONGEST = 256
-"""Maximum length of a mark in bytes."""
+"""Maximum size of the file ``MARK`` in bytes."""
 
 
 def own(path: Path, user: int) -> None:
-    """Gives a folder and its content, except its mark, to a user and the group with the same number. Links are not
-    followed. Raises LoadError."""
+    """Make a user, and the group with the same number, the owner of a directory and its content except the file
+    ``MARK``. Links are not followed. Raise LoadError."""
     try:
         for top, folders, files, handle in os.fwalk(path, onerror=_raise):
             if os.fstat(handle).st_uid != user:
@@ -41,13 +42,13 @@ def own(path: Path, user: int) -> None:
 
 
 def renew(path: Path, namespace: str, *, is_known: bool = False) -> bool:
-    """Makes a namespace the owner of a folder. A folder that may belong to another namespace is replaced by a new one
-    with the same name.
+    """Make a namespace the owner of a directory, and return whether the directory was replaced. A directory that may
+    belong to another namespace is replaced by a new one with the same name.
 
-    ``namespace``: empty for the operator, whose files everyone may read, so these folders are never replaced.
-    ``is_known``: whether a folder without a mark belongs to the namespace. Files of other folders without a mark are
-    moved to the new folder, where the load verifies them; those of another namespace are removed. Returns whether the
-    folder is new. Raises LoadError.
+    An empty ``namespace`` means the operator, whose files all users may read, so the directory is never replaced. With
+    ``is_known``, a directory without a mark belongs to the namespace and is kept. Without ``is_known``, the files of an
+    unmarked directory move to the new one, where the load verifies them. The files of another namespace are removed.
+    Raise LoadError.
     """
     digest = hashlib.sha256(path.name.encode()).hexdigest()[:16]
     fresh, old = (path.with_name(f"{OWN}-{digest}.{part}") for part in ("new", "old"))
@@ -78,7 +79,7 @@ def renew(path: Path, namespace: str, *, is_known: bool = False) -> bool:
 
 
 def _namespace_of(folder: Path) -> str | None:
-    """Returns the namespace in a folder's mark; None: there is no valid mark."""
+    """Return the namespace in the mark of a directory, or None if there is no valid mark."""
     try:
         handle = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -93,7 +94,7 @@ def _namespace_of(folder: Path) -> str | None:
 
 
 def _mark(folder: Path, namespace: str) -> None:
-    """Records in a folder that it belongs to a namespace. Raises OSError."""
+    """Record in a directory that it belongs to ``namespace``. Raise OSError."""
     unfinished = folder / f"{MARK}.new"
     _remove(unfinished)
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
@@ -104,8 +105,8 @@ def _mark(folder: Path, namespace: str) -> None:
 
 
 def _move(source: Path, target: Path, *, excluded: str = "") -> None:
-    """Moves files to new folders with the same names below ``target``, because a container may have the old folders
-    open. Links and special files stay, as do names that begin with ``excluded``. Raises OSError."""
+    """Move files into new directories with the same names below ``target``, because a container may have the old
+    directories open. Links, special files, and names that begin with ``excluded`` stay. Raise OSError."""
     for entry in list(os.scandir(source)):
         if excluded and entry.name.startswith(excluded):
             continue
@@ -117,7 +118,7 @@ def _move(source: Path, target: Path, *, excluded: str = "") -> None:
 
 
 def _remove(path: Path) -> None:
-    """Removes the path if it exists. Raises OSError."""
+    """Remove the file or directory ``path`` if it exists. Raise OSError."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -126,7 +127,8 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Locks a folder, so that no other process replaces folders in it, if its file system has locks. Raises OSError."""
+    """Lock a directory while the context is open, so that no other process replaces directories in it. Do nothing if
+    the file system has no locks. Raise OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with suppress(OSError):

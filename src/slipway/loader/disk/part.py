@@ -1,8 +1,7 @@
-"""Part: the partial content of one file, in a file that only this process writes.
+"""A partial file: the bytes of one file that have been downloaded so far, written by this process only.
 
-A process that loses its lock, or never had one, must not damage the file of another process. So a part has a unique
-name, was created by the process that writes it, is never truncated in place, and gets the file's name only at its full
-size.
+A process that loses its lock, or never had one, must not damage the file of another process. Therefore a partial file
+has a unique name, is never truncated in place, and is renamed to its final name only at its full size.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.source import CHUNK
 
 WINDOW = 16 << 20
-"""Number of bytes after which the disk starts writing them."""
+"""Number of new bytes after which the kernel starts to write them to the disk."""
 
 
 class Part:
-    """An open part file. It tracks its own position, so nothing is appended after another process's bytes."""
+    """An open partial file. It tracks its own position, so it never appends to bytes that another process wrote."""
 
     def __init__(self, path: Path) -> None:
-        """Continues the file at ``path`` if this process took it over, otherwise creates it. Raises OSError."""
+        """Open the file at ``path`` to continue it, or create it if it does not exist. Raise OSError."""
         self._path = path
         try:
             self._stream: IO[bytes] = path.open("r+b", buffering=0)
@@ -41,18 +40,19 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Number of bytes that existed or were written here."""
+        """Number of bytes that were in the file at first, plus those written since."""
         return self._size
 
     def read(self, offset: int) -> bytes:
-        """Returns the next bytes of the file. Raises LoadError if another process has truncated it."""
+        """Return bytes of the file from ``offset`` on, at most ``CHUNK``. Raise LoadError if another process has
+        truncated the file."""
         chunk = os.pread(self._stream.fileno(), min(CHUNK, self._size - offset), offset)
         if not chunk:
             raise replaced_error(self._path)
         return chunk
 
     def write(self, data: bytes) -> None:
-        """Appends ``data``. Raises OSError."""
+        """Append ``data`` to the file. Raise OSError."""
         self._stream.seek(self._size)
         written = self._stream.write(data)
         while written < len(data):
@@ -65,19 +65,21 @@ class Part:
             self._pushed = self._size
 
     def restart(self) -> None:
-        """Starts over with a new, empty file, because another process may have taken over the old one."""
+        """Start over with a new, empty file. The old file is not truncated, because another process may have taken it
+        over."""
         self._stream.close()
         self._path.unlink(missing_ok=True)
         self._stream, self._size = self._create_file(), 0
         self._pushed = 0
 
     def is_complete(self, size: int | None) -> bool:
-        """Whether the disk has exactly the bytes written here, and ``size`` of them if the size is known."""
+        """Flush the file to the disk. Return whether the file has exactly the bytes that this process knows of and, if
+        ``size`` is set, this size in bytes."""
         os.fsync(self._stream.fileno())
         return os.fstat(self._stream.fileno()).st_size == self._size and size in (None, self._size)
 
     def become(self, final: Path) -> None:
-        """Renames the part to its final name. Raises LoadError if another process has removed it."""
+        """Rename the file to its final name. Raise LoadError if another process has removed or replaced the file."""
         final.parent.mkdir(parents=True, exist_ok=True)
         try:
             ours = os.path.samestat(self._path.lstat(), os.fstat(self._stream.fileno()))
@@ -94,7 +96,7 @@ class Part:
 
 
 def replaced_error(path: Path) -> LoadError:
-    """Returns the error if another loader replaced a file that this one was writing."""
+    """Return the error for a file that another loader replaced while this process was writing it."""
     return LoadError(
         f"another loader changed {path} meanwhile: retry; if two loaders share a volume without file locks,"
         " let one of them finish first",

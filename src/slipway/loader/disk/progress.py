@@ -1,4 +1,4 @@
-"""Progress of a load: counted by its threads, shown in the agent's report and in the log."""
+"""Counters for the progress of a load, which the log and the loader's report show."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from slipway.serving.wire.agent import Progress
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 LOWEST_RATE = 64 << 10
-"""Minimum rate in bytes per second. A slower load is ended, because others wait for its turn."""
+"""Minimum rate in bytes per second. A slower load fails, because other loads wait for their turn."""
 RATE_SECONDS = 600.0
-"""How long the rate must be lower, in seconds."""
+"""Seconds for which the rate must be too low before the load fails."""
 
 
 class Meter:
-    """Counts the bytes and files of one load. It can be read at any time, even before the total is known."""
+    """A counter of the bytes and files of one load. Any thread can read it at any time, even before the total is
+    known."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
@@ -29,28 +30,28 @@ class Meter:
         self._files = self._all_files = self._flushing = 0
         self._note = "listing files"
         self.resume = ""
-        """State with which the next loader can resume, if the folder does not contain it."""
+        """State that the next loader needs to resume this load and that is not on the disk; empty: there is none."""
 
     def expect(self, size: int, files: int) -> None:
-        """Starts the clock. ``size`` bytes in ``files`` files are expected."""
+        """Set the expected total, ``size`` bytes in ``files`` files, and restart the clock."""
         with self._lock:
             self._total, self._all_files, self._note = size, files, ""
             self._done = self._files = self._fetched = 0
             self._started = self._clock()
 
     def note(self, text: str) -> None:
-        """Sets the reason why the load is waiting; empty: it is not waiting."""
+        """Set the reason why the load is waiting. An empty ``text`` means that it is not waiting."""
         with self._lock:
             self._note = text
 
     def reused(self, size: int) -> None:
-        """Counts ``size`` bytes that already existed. A negative size subtracts bytes that turned out to be
+        """Count ``size`` bytes that existed before the load. A negative size subtracts bytes that turned out to be
         unusable."""
         with self._lock:
             self._done += size
 
     def fetched(self, size: int) -> None:
-        """Counts ``size`` bytes that were downloaded."""
+        """Count ``size`` bytes that were downloaded."""
         with self._lock:
             self._done += size
             self._fetched += size
@@ -58,18 +59,19 @@ class Meter:
             self._note = ""
 
     def verified(self, size: int) -> None:
-        """Counts ``size`` bytes of an earlier load that were read again."""
+        """Count ``size`` bytes of an earlier load that were read again to verify them."""
         with self._lock:
             self._handled += size
 
     def file_done(self) -> None:
-        """Counts a complete file."""
+        """Count a complete file."""
         with self._lock:
             self._files += 1
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
-        """Marks the time in which the disk writes data, which does not count against the source."""
+        """Pause the measurement of the rate while the context is open. The disk is writing data then, so the source is
+        not slow."""
         with self._lock:
             self._flushing += 1
         try:
@@ -79,7 +81,7 @@ class Meter:
                 self._flushing -= 1
 
     def progress(self) -> Progress:
-        """Returns the current state, for the agent's report."""
+        """Return the current progress for the loader's report."""
         with self._lock:
             if self._note:
                 return Progress(self._done, self._total, self._note)
@@ -90,27 +92,29 @@ class Meter:
             return Progress(self._done, self._total, message)
 
     def handled(self) -> int | None:
-        """Returns the number of bytes downloaded or verified. None: no file is being loaded, or the disk is writing
-        one."""
+        """Return the number of bytes downloaded or verified so far, or None while no file is being loaded or the disk
+        is writing one."""
         with self._lock:
             return self._handled if self._files < self._all_files and not self._flushing else None
 
     def line(self) -> str:
-        """Returns a line for the log."""
+        """Return the current progress as one line for the log."""
         now = self.progress()
         return f"{human(now.done_bytes)} of {human(now.total_bytes)}: {now.message}"
 
 
 class Pace:
-    """Ends a load whose source sends almost nothing."""
+    """A check that a source does not send its bytes too slowly."""
 
     def __init__(self, meter: Meter, clock: Callable[[], float] = time.monotonic) -> None:
         self._meter, self._clock = meter, clock
         self._seen: deque[tuple[float, int]] = deque()
-        """Times and the bytes handled until then; the first one is at least RATE_SECONDS old, if there is one."""
+        """Measurements: a time, and the number of bytes handled until then. Once the load is old enough, the first
+        measurement is at least ``RATE_SECONDS`` old."""
 
     def check(self) -> None:
-        """Checks the rate; call it regularly. Raises LoadError if the load is too slow."""
+        """Measure the rate. Raise LoadError if the load has been too slow for ``RATE_SECONDS``. Call this method
+        regularly."""
         handled, now = self._meter.handled(), self._clock()
         if handled is None:
             self._seen.clear()
@@ -126,7 +130,7 @@ class Pace:
 
 
 def human(size: float) -> str:
-    """Formats a number of bytes for people."""
+    """Format a number of bytes for people, such as ``1.5 GiB``."""
     for unit in UNITS[:-1]:
         if abs(size) < 1000:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,7 +1,8 @@
-"""Reuse: takes files of the same source revision from another folder of this disk instead of downloading them.
+"""Reuse of files: a load takes files of the same source revision from another directory of the disk instead of
+downloading them.
 
-Each folder has its own links or copies, so that either can be removed or updated without the other. Only files with a
-digest are reused, and all of them are verified like any other file that exists before a load.
+Each directory has its own links or copies, so one can be removed or updated without affecting the other. Only files
+with a digest are reused, and the load verifies all of them like any other existing file.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ MOST_FOLDERS = 10_000
 
 
 def link_existing(url: str, listing: Listing, folder: Path, donor: Path) -> int:
-    """Links the files that ``donor``, or a complete folder in it, has of this revision of the source. Returns their
-    number.
+    """Link or copy files of this source revision into ``folder``, from ``donor`` or from complete directories directly
+    below ``donor``. Return the number of files.
 
-    Links nothing if the source does not report its revision.
+    Return 0 if the source does not report its revision.
     """
     if not listing.revision:
         return 0
@@ -38,7 +39,8 @@ def link_existing(url: str, listing: Listing, folder: Path, donor: Path) -> int:
 
 
 def _complete(donor: Path) -> Iterator[tuple[Path, Inventory]]:
-    """Yields the folder itself or its subfolders, as far as they are marked as complete, with their markers."""
+    """Yield complete directories with their markers: ``donor`` if it is complete, otherwise the complete directories
+    directly below ``donor``."""
     if (own := read_inventory(donor / MARKER)) is not None:
         yield donor, own
         return
@@ -49,7 +51,8 @@ def _complete(donor: Path) -> Iterator[tuple[Path, Inventory]]:
 
 
 def _reuse_file(place: Path, folder: Path, entry: Entry, marker: Inventory) -> bool:
-    """Links or copies a file from one folder to the other. Returns whether it did."""
+    """Link or copy one file from the directory ``place`` to ``folder``. Return whether the file is now in ``folder``
+    because of this call."""
     if entry.size is None or marker.files.get(entry.path) != entry.size:
         return False
     source, target = place / entry.path, folder / entry.path
@@ -66,7 +69,8 @@ def _reuse_file(place: Path, folder: Path, entry: Entry, marker: Inventory) -> b
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copies a file. Raises OSError, and leaves nothing under the target's name in this case."""
+    """Copy a file to ``target``, which must not exist. If the copy fails, remove the incomplete ``target`` and raise
+    OSError."""
     handle = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, "rb", buffering=0) as stream, target.open("xb", buffering=0) as fresh:
         try:
@@ -77,6 +81,6 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _repository(url: str) -> str:
-    """Returns the URL of a source without its revision."""
+    """Return the URL of a source without its revision."""
     scheme, separator, rest = url.partition("://")
     return scheme + separator + rest.partition("@")[0]

@@ -1,1 +1,1 @@
-"""Loads: fetch a source into a folder, verify it, and report what it contains."""
+"""Downloads of a source into a directory, their verification, and reports on the downloaded files."""

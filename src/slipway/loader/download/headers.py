@@ -1,4 +1,4 @@
-"""Headers: metadata in the files of a folder, for a report."""
+"""Metadata from the headers and configuration of model files, for a report."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from slipway.artifacts.headers.safetensors import Safetensors
 from slipway.decoding import DecodingError
 
 MOST_HEADERS = 1000
-"""Maximum files of one model whose headers are read."""
+"""Maximum number of files of one model whose headers are read."""
 T = TypeVar("T")
 
 
 def with_headers(report: Report, folder: Path, names: Sequence[str], header: str) -> Report:
-    """Returns the report with the metadata of these files; ``header`` as in ``Work``. An unreadable header is not an
-    error, because the engine decides."""
+    """Return the report with the metadata of the files ``names``. ``header`` selects the metadata, as in ``Work``. If a
+    header is unreadable, record this in the report and raise nothing, because only the engine knows whether it can load
+    the file."""
     try:
         if header == "model":
             return msgspec.structs.replace(report, model=model_of(folder, names))
@@ -43,8 +44,8 @@ def with_headers(report: Report, folder: Path, names: Sequence[str], header: str
 
 
 def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
-    """Returns the facts from the file that describes the model and the headers next to it; unreadable headers are
-    ignored. Raises MalformedFileError, DecodingError and OSError."""
+    """Return the facts about a model from the file that describes it and the headers of its weights. Unreadable headers
+    of safetensors files are ignored. Raise MalformedFileError, DecodingError or OSError."""
     main = config.described_by(names)
     if main.endswith(config.GGUF):
         parts = [name for name in _of_format(names, "gguf") if name.rpartition("/")[0] == main.rpartition("/")[0]]
@@ -61,7 +62,8 @@ def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
 
 
 def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[str, Mapping[str, Any]]:
-    """Returns the readable files in the configuration's folder that describe the quantization."""
+    """Return the content of the files next to ``main`` that describe the quantization, by file name. Unreadable files
+    are left out."""
     read: dict[str, Mapping[str, Any]] = {}
     for name in config.QUANTIZATION_FILES:
         path = f"{main.rpartition('/')[0]}/{name}".lstrip("/")
@@ -72,8 +74,8 @@ def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[s
 
 
 def model_files(names: Sequence[str], main: str) -> list[str]:
-    """Returns the safetensors files that make up the model. Its folder may contain a second copy of the weights for
-    other programs."""
+    """Return the safetensors files of the model that ``main`` describes. A second copy of the weights, for other
+    programs, is left out."""
     files = _of_format(sorted(file_rules.weights_of(names)), "safetensors") or _of_format(names, "safetensors")
     beside = [name for name in files if name.rpartition("/")[0] == main.rpartition("/")[0]]
     usual = [name for name in beside if name.rpartition("/")[2].startswith("model")]
@@ -85,7 +87,8 @@ def _of_format(names: Sequence[str], ending: str) -> list[str]:
 
 
 def _beginning(path: Path) -> bytes:
-    """Returns the bytes of a file, or just enough of them to show that it is too long."""
+    """Return the content of a file, but at most one byte more than the limit, so that the caller can detect a file that
+    is too long."""
     with path.open("rb") as stream:
         return stream.read(config.MOST_BYTES + 1)
 
@@ -93,7 +96,8 @@ def _beginning(path: Path) -> bytes:
 def _tensors(
     folder: Path, names: Sequence[str], shapes: dict[str, tuple[str, Sequence[int]]] | None = None
 ) -> Safetensors:
-    """Returns the sum of the headers of all parts; ``shapes`` as in ``safetensors.parse``."""
+    """Return the combined headers of the safetensors files ``names``. ``shapes`` is filled as in
+    ``safetensors.parse``."""
     parse = partial(safetensors.parse, budget=safetensors.Budget(), shapes=shapes)
     headers = [_parse_header(folder / name, parse) for name in names]
     parameters: Counter[str] = Counter()

@@ -1,5 +1,5 @@
-"""Load: downloads a whole source into a folder: lists it, checks the free space, downloads with several threads, marks
-it as complete."""
+"""The load of a source into a directory, in four steps: list the files, check the free space, download with several
+threads, and mark the directory as complete."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ def load(
     outdated: Collection[str] | None = None,
     owner: Owner | None = None,
 ) -> bool:
-    """Loads ``url`` into ``path``. Returns False if the folder already had it, without a request.
+    """Load the source ``url`` into the directory ``path``. Return False, without sending a request, if the directory
+    already contains it.
 
-    ``outdated``: the folder has an older state of the source, and these files are downloaded in any case; each stays
-    until its replacement is complete. ``owner``: see Folder. ``open_source`` is called only if something must be
-    downloaded. Raises LoadError, or StoppedError after ``stop``.
+    If ``outdated`` is set, the directory has an older state of the source, and the files in ``outdated`` are downloaded
+    again. Each old file stays until its replacement is complete. For ``owner``, see ``Folder``. ``open_source`` is
+    called only if something must be downloaded. Raise LoadError, or StoppedError after ``stop`` is set.
     """
     try:
         return _load(url, open_source, path, owner, policy, stop, meter, outdated)
@@ -87,9 +88,10 @@ def _listing(source: Source, name: str, retry: Retry) -> Listing:
 
 
 def in_parallel(tasks: Iterable[Callable[[], None]], workers: int, stop: threading.Event) -> None:
-    """Runs all tasks, at most ``workers`` at a time. The first failure stops the others through ``stop`` and is raised.
+    """Run all tasks, at most ``workers`` at a time. When a task fails, set ``stop`` so that the others end, and raise
+    the exception. Raise StoppedError if another thread has set ``stop``.
 
-    The threads are daemons, so a process that must end does not wait for one that hangs on a silent server.
+    The threads are daemons, so the process can end while one of them hangs on a silent server.
     """
     waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     for task in tasks:

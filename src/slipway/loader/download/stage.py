@@ -1,6 +1,7 @@
-"""Stage: loads weights into a cache folder, and reports their hash, their header and the state of their source.
+"""The loader's reports: on weights after a download (``stage``), on existing files (``inspect``), and on a source
+without a download (``probe``).
 
-It also creates the same report for existing files (``inspect``) and for a source without downloading it (``probe``).
+A report contains the hash and the header of the weights, and the state of their source.
 """
 
 from __future__ import annotations
@@ -37,31 +38,34 @@ from slipway.loader.transport.source import CHUNK, Access, Entry, Retry, Source,
 MOST_FAULT = 300
 """Maximum length of a fault in a report, in characters."""
 FARTHEST = 32 << 20
-"""Maximum number of bytes to read and discard."""
+"""Maximum number of bytes to read and discard before a range, if the server does not support ranges."""
 T = TypeVar("T")
 TRIES = 2
-"""Attempts for a file whose hash is known: the first one may continue with bytes of an earlier load."""
+"""Number of downloads of a file whose hash is known. The first download may resume an earlier load that left wrong
+bytes."""
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Dependencies of all commands that write a report."""
+    """The settings and shared objects of one run of a command: its retry policy, the stop event and the progress."""
 
     policy: Policy
     stop: threading.Event
     meter: Meter
     header: str = ""
-    """The headers to read: ``gguf``, ``safetensors``, or ``model`` for any file that describes the model; empty:
-    none."""
+    """Headers to read: ``gguf``, ``safetensors``, or ``model`` for any file that describes the model; empty: read no
+    headers."""
 
     def retry(self, url: str) -> Retry:
-        """Returns a function that retries a call until it succeeds; messages show ``url`` without secrets."""
+        """Return a function that repeats a call until it succeeds. The messages of the function contain ``url`` without
+        secrets."""
         return partial(Retrier(self.policy, self.stop, self.meter).call, redact_url(url))
 
 
 def opened(
     url: str, env: Mapping[str, str], address_policy: AddressPolicy | None, *, node_identity: bool = False
 ) -> Source:
-    """Opens the source of a URL. ``address_policy``: for addresses that a spec names. Raises LoadError."""
+    """Return the source of ``url``, which may also be a local file. ``address_policy`` restricts addresses that a spec
+    names. With ``node_identity``, the source may use the node's credentials. Raise LoadError."""
     if url.startswith(local.SCHEME):
         return local.open_source(url, env)
     return open_source(url, env, Access(address_policy, node_identity))
@@ -78,10 +82,12 @@ def stage(
     reuse: Path | None = None,
     owner: Owner | None = None,
 ) -> Report:
-    """Loads the selected files of ``url`` into ``folder``. Raises LoadError, or StoppedError after ``work.stop``.
+    """Load the selected files of ``url`` into ``folder``, and return a report on them. Raise LoadError, or StoppedError
+    after ``work.stop`` is set.
 
-    ``refresh``: the existing files may be of an older state of the source. ``reuse``: a folder that may already have
-    the same files. ``owner``: use only this owner's earlier loads; the report then has the folder's new seal.
+    With ``refresh``, the existing files may be from an older state of the source. ``reuse`` is a directory that may
+    already have the same files. If ``owner`` is set, only this owner's earlier loads are trusted, and the report
+    contains the new seal of the directory.
     """
     selection = Selection(source(), chosen)
     if reuse is not None and not Folder(folder, owner).holds(redact_url(url)):
@@ -114,7 +120,7 @@ def _load(
     *,
     owner: Owner | None,
 ) -> bool:
-    """Loads the selection. Returns whether anything was downloaded. Raises as ``stage`` does."""
+    """Load the selected files. Return whether anything was downloaded. Raise LoadError or StoppedError."""
     policy = msgspec.structs.replace(work.policy, wrong=TRIES) if chosen.sha256 else work.policy
     try:
         return load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated, owner)
@@ -123,7 +129,8 @@ def _load(
 
 
 def inspect(path: Path, sha256: str, work: Work) -> Report:
-    """Inspects ``path``, a file or a folder. Computes its hash only if one is expected. Raises LoadError."""
+    """Return a report on the existing file or directory ``path``. If ``sha256`` is set, compare it with the hash of the
+    only file. Raise LoadError if the hash differs or a file is unreadable."""
     selection = Selection(local.LocalFiles(path), FileRequest() if path.is_dir() else FileRequest((path.name,)))
     entries = checked(selection.listing(work.retry(str(path))).entries)
     if sha256 and not selection.main:
@@ -137,8 +144,8 @@ def inspect(path: Path, sha256: str, work: Work) -> Report:
 
 
 def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
-    """Returns the problem with the files of a folder. Unreadable files are not a fault, because the engine may have
-    more permissions."""
+    """Return the problem with the files of a directory, or an empty string if there is none. Unreadable files are not a
+    problem, because the engine may have more permissions."""
     try:
         return fault_in(folder, [entry.path for entry in entries])[:MOST_FAULT]
     except OSError:
@@ -146,7 +153,7 @@ def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
 
 
 def probe(url: str, source: Source, chosen: FileRequest, work: Work) -> Report:
-    """Checks the current state of the source, and downloads at most a header. Raises LoadError."""
+    """Return a report on the current state of a source, and download at most one header. Raise LoadError."""
     selection = Selection(source, chosen)
     retry = work.retry(url)
     listing = selection.listing(retry)
@@ -167,7 +174,8 @@ def probe(url: str, source: Source, chosen: FileRequest, work: Work) -> Report:
 
 
 def piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
-    """Reads a range of a remote file. If the server does not support ranges, everything before it is read as well."""
+    """Return ``size`` bytes of a remote file from ``offset`` on, or fewer at the end. If the server does not support
+    ranges, read and discard the bytes before ``offset``. Raise UnreadableError if these are too many."""
     with source.read(entry, offset) as body:
         before = offset - body.start
         if before > FARTHEST:
@@ -179,7 +187,7 @@ def piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
 
 
 def digest(path: Path, stop: threading.Event) -> str:
-    """Returns the SHA-256 of a file. Raises LoadError, or StoppedError after ``stop``."""
+    """Return the SHA-256 of a file in hex. Raise LoadError, or StoppedError after ``stop`` is set."""
     checksum = hashlib.sha256()
     try:
         with path.open("rb", buffering=0) as stream:
@@ -201,7 +209,7 @@ def _build_report(selection: Selection, folder: Path, work: Work) -> Report:
 
 
 def _describe(folder: Path, selection: Selection, work: Work) -> Report:
-    """Returns the report without the hash."""
+    """Return a report on the selected files in ``folder``, without the hash."""
     entries = selection.selected.entries
     names = [entry.path for entry in entries]
     report = Report(
@@ -215,8 +223,8 @@ def _describe(folder: Path, selection: Selection, work: Work) -> Report:
 
 
 def _explain(error: LoadError, selection: Selection, chosen: FileRequest) -> LoadError:
-    """Returns an integrity error if the main file arrived completely but with another hash than expected; otherwise
-    ``error``."""
+    """Return an integrity error if the main file arrived completely but with another hash than expected. Otherwise
+    return ``error``."""
     if error.transient or not chosen.sha256 or selection.came in ("", chosen.sha256):
         return error
     return _wrong(selection.main, selection.came, chosen.sha256)
@@ -227,10 +235,10 @@ def _wrong(file: str, actual: str, expected: str) -> FaultError:
 
 
 def _find_outdated(folder: Path, selection: Selection, retry: Retry) -> frozenset[str] | None:
-    """Returns the files without a hash, which cannot be compared with the source. None: the source has not changed
-    since the folder was complete.
+    """Return the paths of the files without a digest, which must be downloaded again because they cannot be compared
+    with the source. Return None if the source has not changed since the last load.
 
-    No file is removed, because pods read these files, and more of them may start before the new ones are complete.
+    Do not remove the files, because pods read them, and more pods may start before the new files are complete.
     """
     report = _read_note(folder)
     entries = selection.listing(retry).entries
@@ -242,7 +250,7 @@ def _find_outdated(folder: Path, selection: Selection, retry: Retry) -> frozense
 
 
 def _is_of(folder: Path, entries: Sequence[Entry]) -> bool:
-    """Whether the folder has these files, judging by their sizes."""
+    """Whether the directory contains the files of ``entries``, judging by their sizes."""
     try:
         return all(entry.size in (None, (folder / entry.path).stat().st_size) for entry in entries)
     except OSError:
@@ -263,7 +271,8 @@ def _read_note(folder: Path) -> Report | None:
 
 
 def _write_note(folder: Path, report: Report) -> None:
-    """Writes the report into the folder atomically. A folder without one is merely verified again."""
+    """Store the report in the directory atomically. Ignore errors, because without the report, a later load only has to
+    verify the files again."""
     fresh = folder / f"{NOTES}.{secrets.token_hex(8)}"
     with suppress(OSError):
         try:

@@ -1,5 +1,5 @@
-"""Transfer: downloads one file under a temporary name, and resumes it after failures until it matches the source's size
-and digest."""
+"""The download of one file under a temporary name. The download is resumed after failures until the file matches the
+source's size and digest."""
 
 from __future__ import annotations
 
@@ -25,42 +25,43 @@ T = TypeVar("T")
 
 
 LONG = 64 << 20
-"""Size from which reading ahead in a separate thread pays off."""
+"""Number of remaining bytes of a file from which reading ahead in a separate thread pays off."""
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """The retries and pauses of a load."""
+    """The retries, pauses and parallel downloads of a load."""
 
     attempts: int = 8
-    """Consecutive failed attempts without a single new byte."""
+    """Number of consecutive attempts without a new byte after which a load fails."""
     first_pause: float = 1.0
     longest_pause: float = 60.0
-    """Seconds; also the limit for a server's Retry-After."""
+    """Maximum seconds between two attempts, even if the server's ``Retry-After`` is longer."""
     wrong: int = 3
-    """How often a complete file may differ from its digest or size."""
+    """Number of downloads of a file with a wrong digest or size after which a load fails."""
     parallel: int = 8
-    """Maximum files to download concurrently."""
+    """Maximum number of files to download at the same time."""
 
     def pause(self, failures: int, retry_after: float) -> float:
-        """Returns the seconds to wait after a number of consecutive failures. ``retry_after``: the wait that the server
-        requested."""
+        """Return the seconds to wait after this number of consecutive failures. ``retry_after`` is the wait in seconds
+        that the server requested."""
         delay = self.first_pause * 2.0 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load only
         return min(max(delay, retry_after), self.longest_pause)
 
 
 class Retrier:
-    """Counts consecutive failures, pauses between them, and gives up eventually."""
+    """A counter of consecutive failures that pauses after each failure and gives up after the last permitted one."""
 
     def __init__(self, policy: Policy, stop: threading.Event, meter: Meter) -> None:
         self._policy, self._stop, self._meter = policy, stop, meter
         self._failures = 0
 
     def progressed(self) -> None:
-        """Records progress, so that the next failure counts as the first."""
+        """Record progress, so that the next failure counts as the first."""
         self._failures = 0
 
     def failed(self, what: str, error: TransientError) -> None:
-        """Waits before the next attempt. Raises LoadError after the last one, and StoppedError after a stop."""
+        """Count a failure and wait before the next attempt. ``what`` names the failed item in messages. Raise LoadError
+        after the last permitted attempt, or StoppedError if the load is stopped."""
         self._failures += 1
         if self._failures >= self._policy.attempts:
             raise LoadError(
@@ -74,7 +75,8 @@ class Retrier:
             raise StoppedError
 
     def call(self, what: str, function: Callable[[], T]) -> T:
-        """Calls the function until it succeeds. Returns its result."""
+        """Call the function, repeat the call after each TransientError, and return the result. Raise LoadError after
+        the last permitted attempt, or StoppedError if the load is stopped."""
         while True:
             try:
                 result = function()
@@ -86,7 +88,7 @@ class Retrier:
 
 
 class Transfer:
-    """Downloads one entry of a source into a folder."""
+    """The download of one entry of a source into a directory."""
 
     def __init__(
         self,
@@ -99,8 +101,8 @@ class Transfer:
         *,
         replaces: bool = False,
     ) -> None:
-        """``replaces``: the existing file is of an older state of the source, and stays until the new one is
-        complete."""
+        """Prepare the download of ``entry`` into ``folder``. With ``replaces``, the existing file is from an older
+        state of the source, and stays until the new file is complete."""
         self._replaces = replaces
         self._source, self._entry, self._policy, self._stop, self._meter = source, entry, policy, stop, meter
         self._folder, self._place, self._final = folder, folder.part(entry), folder.final(entry)
@@ -110,11 +112,12 @@ class Transfer:
 
     @property
     def size(self) -> int:
-        """Size of the complete file."""
+        """Size of the file in bytes, once the file is complete."""
         return self._have
 
     def run(self) -> None:
-        """Downloads the file under its final name. Raises LoadError or StoppedError."""
+        """Download the file under its final name, unless an earlier load completed it. Raise LoadError or
+        StoppedError."""
         try:
             if self._replaces or not self._is_there():
                 self._fetch()
@@ -123,7 +126,8 @@ class Transfer:
         self._meter.file_done()
 
     def _is_there(self) -> bool:
-        """Whether an earlier load completed this file."""
+        """Whether an earlier load completed this file, judging by its size and, if the source declares one, its
+        digest."""
         if self._final.is_symlink() or not self._final.is_file():
             return False
         size = self._final.stat().st_size
@@ -161,7 +165,7 @@ class Transfer:
         )
 
     def _resume(self, part: Part) -> None:
-        """Continues with the existing bytes, or discards them if they are useless."""
+        """Continue with the bytes of an earlier attempt, or discard bytes that cannot be continued."""
         if part.size and (not self._entry.version or (self._entry.size is not None and part.size > self._entry.size)):
             part.restart()
         while self._entry.digest is not None and self._have < part.size:
@@ -174,7 +178,7 @@ class Transfer:
         self._meter.reused(part.size)
 
     def _receive(self, part: Part) -> bool:
-        """Receives bytes until the file is complete. Returns whether the source's digest applies to them."""
+        """Receive bytes until the file is complete. Return whether the source's digest applies to them."""
         verifiable = True
         while self._entry.size is None or self._have < self._entry.size:
             try:
@@ -207,7 +211,7 @@ class Transfer:
             raise TransientError(f"the connection ended after {self._have} of {self._entry.size} bytes")
 
     def _chunks(self, body: Body) -> Iterator[bytes]:
-        """Yields the remaining bytes. For a long file, reading overlaps with hashing and writing."""
+        """Yield the remaining bytes. A separate thread reads a long file while this one hashes and writes it."""
         chunks = iter(partial(body.read, CHUNK), b"")
         if (self._entry.size or 0) - self._have < LONG:
             yield from chunks

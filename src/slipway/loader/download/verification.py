@@ -1,7 +1,7 @@
-"""Verification: checks that loaded files match their names and that the model is complete.
+"""Checks that loaded files match their names, and that the model is complete.
 
-For weights of an unknown kind, the engine decides. But a file that is obviously something else, such as a pointer file,
-an HTML page or a truncated file, would only make a pod fail much later.
+The engine decides about weights of an unknown kind. But a file that is obviously something else, such as a pointer
+file, an HTML page or a truncated file, is rejected here, because otherwise a pod would fail much later.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from slipway.decoding import DecodingError
 from slipway.loader.transport.selection import FaultError
 
 MOST_FILES = 10_000
-"""Maximum files whose first bytes are read."""
+"""Maximum number of files whose first bytes are read."""
 MOST_INDEX = 64 << 20
 
 
 def check_names(paths: Collection[str]) -> None:
-    """Checks the names before the load. Raises FaultError if a part of the weights is missing."""
+    """Check the names of the files before they are downloaded. Raise FaultError if a part of the weights is missing."""
     if missing := soundness.missing_part(file_rules.weights_of(paths)):
         raise FaultError("UnsupportedSource", soundness.incomplete(missing))
 
 
 def check_files(folder: Path, paths: Collection[str]) -> None:
-    """Checks the loaded files. Raises FaultError for the first invalid or missing file, and OSError."""
+    """Check the loaded files. Raise FaultError for the first invalid or missing file, or OSError for an unreadable
+    one."""
     if fault := fault_in(folder, paths):
         raise FaultError("UnsupportedSource", fault)
 
 
 def fault_in(folder: Path, paths: Collection[str]) -> str:
-    """Returns the problem with the files of a folder; empty: none detected. Raises OSError."""
+    """Return the problem with the files ``paths`` of a directory, or an empty string if there is none. Raise
+    OSError."""
     weights = file_rules.weights_of(paths)
     if missing := soundness.missing_part(weights):
         return soundness.incomplete(missing)
@@ -50,7 +52,8 @@ def fault_in(folder: Path, paths: Collection[str]) -> str:
 
 
 def _is_index(path: str, weights: Collection[str]) -> bool:
-    """Whether a file is an index of the weights. The index of a PyTorch copy is ignored if there are safetensors."""
+    """Whether a file is an index of the weights. The index of a PyTorch copy does not count if there are safetensors
+    files."""
     if path.lower().endswith(soundness.PICKLE_INDEX):
         return not any(weight.lower().endswith(".safetensors") for weight in weights)
     return path.lower().endswith(soundness.INDEX)
@@ -89,9 +92,10 @@ def _fault_of(path: Path, name: str, *, as_json: bool) -> str:
 
 
 def _fault_of_header(name: str, head: bytes, size: int, read: Read) -> str:
-    """Returns the problem with the header of a file whose first bytes show no fault; empty if nothing is.
+    """Return the problem with the header of a file whose first bytes, ``head``, are valid, or an empty string if there
+    is none.
 
-    Without a known format's name, only a truncated GGUF file is a fault.
+    A file without the extension of a known format has a problem only if it is a truncated GGUF file.
     """
     ending = name.lower().rpartition(".")[2]
     try:

@@ -1,1 +1,1 @@
-"""Publications: a source becomes an artifact of a registry, without a disk."""
+"""Publication of a source as an artifact in a registry, without storing its files on a disk."""

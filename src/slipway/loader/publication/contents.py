@@ -1,6 +1,6 @@
-"""Contents: the bytes of future blobs, readable from any position: a file of a source, or a tar of several files.
+"""The content of blobs to upload, readable from any offset: a file of a source, or a tar archive of several files.
 
-Equal files give equal archives: sorted by path, with the same owner, time and mode.
+The same files always give the same archive: they are sorted by path, and have a fixed owner, time and mode.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from slipway.loader.transport.source import CHUNK, Entry, Source
 
 BLOCK = tarfile.BLOCKSIZE
 END = bytes(2 * BLOCK)
-"""End of an archive."""
+"""Zero bytes that mark the end of a tar archive."""
 
 
 CHECKED = 64 << 20
-"""Maximum size of a file that is read again from its beginning to verify its checksum."""
+"""Maximum size in bytes of a file that is read again from the beginning to verify its checksum."""
 
 
 class WrongError(Exception):
-    """A file does not match its source's digest. The message is the file's name."""
+    """The bytes of a file do not match the source's digest. The message is the file's name."""
 
 
 class Content(Protocol):
     @property
     def name(self) -> str:
-        """Name for messages."""
+        """Name of the content for messages."""
 
     @property
     def size(self) -> int:
-        """Size in bytes."""
+        """Size of the content in bytes."""
 
     @property
     def promised(self) -> Digest | None:
-        """The source's digest of all bytes, if any."""
+        """Digest of the whole content that the source declares; None: the source declares none."""
 
     @property
     def key(self) -> str:
-        """Identifies this version of the content, whatever its name; empty: it cannot be identified."""
+        """Text that identifies this version of the content; empty: the version is unknown."""
 
     def chunks(self, start: int) -> Iterator[bytes]:
-        """Yields the bytes from ``start`` on. Retries transient errors. Raises LoadError or StoppedError."""
+        """Yield the bytes from offset ``start`` on. Retry transient errors. Raise LoadError or StoppedError."""
 
 
 class FileContent:
     def __init__(self, source: Source, entry: Entry, work: Work) -> None:
-        """Raises LoadError if the source does not report the file's size."""
+        """Raise LoadError if the source does not report the size of the file."""
         if entry.size is None:
             raise LoadError(f"the source does not report the size of {entry.path}")
         self.name, self.size, self.promised = entry.path, entry.size, entry.digest
@@ -61,7 +61,7 @@ class FileContent:
         self._source, self._entry, self._work = source, entry, work
 
     def chunks(self, start: int) -> Iterator[bytes]:
-        """Yields the bytes from ``start`` on; see Content."""
+        """Yield the bytes from offset ``start`` on; see ``Content.chunks``."""
         retrier = Retrier(self._work.policy, self._work.stop, self._work.meter)
         have = start
         while have < self.size:
@@ -74,9 +74,11 @@ class FileContent:
                 retrier.failed(self.name, error)
 
     def checked(self, start: int) -> Iterator[bytes]:
-        """Yields the bytes from ``start`` on, for a file that is packed into an archive, and verifies the source's
-        digest unless ``start`` is inside a file larger than CHECKED. Raises WrongError before the last bytes if the
-        digest does not match."""
+        """Yield the bytes from offset ``start`` on, for a file in an archive, and verify the source's digest. Raise
+        WrongError before the last bytes if the digest does not match.
+
+        A file larger than ``CHECKED`` is verified only if ``start`` is 0.
+        """
         if start and self.size > CHECKED:
             yield from self.chunks(start)
             return
@@ -91,7 +93,8 @@ class FileContent:
             at = end
 
     def _read(self, start: int) -> Iterator[bytes]:
-        """Yields the bytes of one connection."""
+        """Yield the bytes from offset ``start`` on, over a single connection. Raise TransientError if the connection
+        ends too early, or StoppedError."""
         have = start
         with self._source.read(self._entry, start if self._entry.version else 0) as body:
             if body.start not in (0, start):
@@ -112,12 +115,12 @@ class FileContent:
 
 
 class TarContent:
-    """An archive of files."""
+    """A tar archive of several files."""
 
     promised: Digest | None = None
 
     def __init__(self, name: str, files: Sequence[FileContent]) -> None:
-        """Arranges the files in an archive, sorted by name. Raises LoadError for a name that an archive cannot
+        """Arrange the files in the archive, sorted by name. Raise LoadError for a name that a tar archive cannot
         store."""
         self.name = name
         self._parts: list[tuple[int, Callable[[int], Iterator[bytes]]]] = []
@@ -131,7 +134,7 @@ class TarContent:
         self.key = key("tar", *(file.key for file in ordered)) if all(file.key for file in ordered) else ""
 
     def chunks(self, start: int) -> Iterator[bytes]:
-        """Yields the bytes from ``start`` on; see Content."""
+        """Yield the bytes from offset ``start`` on; see ``Content.chunks``."""
         for size, chunks in self._parts:
             if start < size:
                 yield from chunks(start)
@@ -139,7 +142,8 @@ class TarContent:
 
 
 class Hashed:
-    """Hashes the bytes of a content while they are sent. Another loader may have sent the first ones."""
+    """A ``Content`` whose bytes are hashed while they are sent. ``catch_up`` hashes the first bytes if another loader
+    has sent them."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
@@ -152,7 +156,7 @@ class Hashed:
             self._git = hashlib.sha1(b"blob %d\0" % content.size, usedforsecurity=False)
 
     def chunks(self, start: int) -> Iterator[bytes]:
-        """Yields the bytes from ``start`` on, and hashes those that directly follow the hashed ones."""
+        """Yield the bytes from offset ``start`` on, and hash those that directly follow the bytes hashed so far."""
         at = start
         for chunk in self._content.chunks(start):
             end = at + len(chunk)
@@ -166,7 +170,7 @@ class Hashed:
             yield chunk
 
     def catch_up(self, end: int) -> None:
-        """Reads and hashes the remaining bytes up to ``end``."""
+        """Read and hash the bytes up to the offset ``end`` that are not hashed yet."""
         if self.position < end:
             for _chunk in self.chunks(self.position):
                 if self.position >= end:
@@ -179,11 +183,11 @@ class Hashed:
 
     @property
     def digest(self) -> str:
-        """The digest in a registry's format."""
+        """SHA-256 of the bytes hashed so far, in a registry's format: ``sha256:HEX``."""
         return f"sha256:{self._sha256.hexdigest()}"
 
     def keeps_promise(self) -> bool:
-        """Whether the bytes match the source's digest, as far as that can be checked."""
+        """Whether the bytes match the digest that the source declares. True if this cannot be checked."""
         promised = self._content.promised
         if promised is None or not self.whole:
             return True
@@ -193,12 +197,13 @@ class Hashed:
 
 
 def key(*words: str) -> str:
-    """Returns a short text that identifies these words."""
+    """Return a short hash that identifies a list of texts."""
     return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def promised_digest(content: Content) -> str:
-    """Returns the blob's digest if the source declares it; otherwise an empty text."""
+    """Return the digest of the content as a blob, ``sha256:HEX``, if the source declares it. Otherwise return an empty
+    string."""
     promised = content.promised
     return f"sha256:{promised.value}" if promised is not None and promised.kind is Kind.SHA256 else ""
 

@@ -1,4 +1,4 @@
-"""Model metadata: read from ranges of a source's files, before any file is downloaded."""
+"""The metadata of a model, read from parts of the source's files before any file is downloaded."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ from slipway.loader.transport.source import Entry, Listing, Retry, Source
 TOKENIZER, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 MOST_INDEX = 16 << 20
 MOST_TEMPLATE = 16 << 20
-"""Maximum size of a tokenizer's configuration, which contains the chat template."""
+"""Maximum size in bytes of a tokenizer's configuration, which contains the chat template."""
 T = TypeVar("T")
 
 
 class Description(msgspec.Struct, frozen=True):
     facts: Facts
     precisions: tuple[str, ...]
-    """Data types of the tensors."""
+    """The data type that most parameters have; empty: it is unknown."""
 
 
 def chosen_of(source: Source, listing: Listing, retry: Retry) -> FileChoice:
-    """Returns the files of the model. Raises LoadError if they are not a model, or incomplete."""
+    """Return the files of the source that make up the model. Raise LoadError if there is no model, or if a part of the
+    model is missing."""
     files, paths = _Files(source, listing.entries, retry), {entry.path for entry in listing.entries}
     indexes = {path: files.json(path, MOST_INDEX) for path in paths if path.lower().endswith(soundness.INDEX)}
     for path in [path for path, content in indexes.items() if soundness.belongs_to_other_model(path, content, paths)]:
@@ -59,8 +60,8 @@ def chosen_of(source: Source, listing: Listing, retry: Retry) -> FileChoice:
 
 
 def describe_model(source: Source, listing: Listing, chosen: FileChoice, retry: Retry) -> Description:
-    """Reads the metadata of a model. Unreadable values are omitted. Raises LoadError if the source fails, or if files
-    do not match their names."""
+    """Return the facts about a model from its configuration and headers. Values that cannot be read are left out. Raise
+    LoadError if the source fails, or if the content of a file does not match its name."""
     files = _Files(source, listing.entries, retry)
     files.check(chosen.companions, soundness.json_of(chosen.weights))
     main = {"Diffusers": INDEX, "Safetensors": CONFIG}.get(chosen.format, "")
@@ -95,7 +96,8 @@ class _Files:
         self._entries = {entry.path: entry for entry in entries}
 
     def json(self, path: str, most: int) -> Mapping[str, Any]:
-        """Returns a JSON object; empty if the file is invalid or missing."""
+        """Return the JSON object in a file, or an empty one if the file is missing, invalid or larger than ``most``
+        bytes."""
         text = self._text(path, most)
         try:
             if path in (CONFIG, INDEX):
@@ -105,7 +107,8 @@ class _Files:
             return {}
 
     def template(self) -> str:
-        """Returns the chat template, from its own file or from the tokenizer's configuration."""
+        """Return the chat template, from its own file or from the tokenizer's configuration. Return an empty string if
+        there is none."""
         own = self._text(TEMPLATE, config.MOST_BYTES).decode("utf-8", "replace")
         template = own or self.json(TOKENIZER, MOST_TEMPLATE).get("chat_template")
         if isinstance(template, list):
@@ -113,8 +116,8 @@ class _Files:
         return template if isinstance(template, str) else ""
 
     def tensors(self, chosen: FileChoice, main: str, shapes: dict[str, tuple[str, Sequence[int]]]) -> Mapping[str, int]:
-        """Returns the parameters by type in all safetensors files; empty if the header of any of them is unreadable.
-        ``shapes`` as in ``safetensors.parse``."""
+        """Return the number of parameters in the model's safetensors files, by data type. Return an empty mapping if a
+        header is unreadable. ``shapes`` is filled as in ``safetensors.parse``."""
         parse = partial(safetensors.parse, budget=safetensors.Budget(), shapes=shapes)
         total: Counter[str] = Counter()
         names = [name for name in chosen.weights if name.lower().endswith(".safetensors")]
@@ -131,13 +134,13 @@ class _Files:
         return dict(sorted(total.items())) if complete else {}
 
     def gguf(self, parts: Sequence[str]) -> tuple[Gguf, ...]:
-        """Returns the header of each part of a model; empty if any of them is unreadable."""
+        """Return the header of each part of a model, or an empty tuple if one of them is unreadable."""
         headers = [self._header(name, self._gguf_parser(name)) for name in parts[:MOST_HEADERS]]
         return tuple(one for one in headers if one is not None) if all(headers) else ()
 
     def check(self, names: Collection[str], read_as_json: Collection[str] = ()) -> None:
-        """Raises LoadError if a file is obviously not what its name suggests. Large companion files without
-        an extension that engines read are skipped. ``read_as_json``: files that an engine parses."""
+        """Raise LoadError if the content of a file is obviously not what its name suggests. ``read_as_json`` contains
+        the files that an engine parses as JSON. Large files with an extension that no engine reads are skipped."""
         read = [name for name in self._in_order(names) if name.lower().endswith(soundness.READ) or self._is_tiny(name)]
         for name in read[:MOST_HEADERS]:
             self._refuse(name, "", as_json=name in read_as_json)
@@ -146,7 +149,8 @@ class _Files:
         return (self._entries[name].size or 0) <= soundness.POINTER_BYTES
 
     def _refuse(self, name: str, reason: str, *, as_json: bool = False) -> None:
-        """Raises FaultError for the fault that the file's first bytes show, or else for ``reason``, if it is given."""
+        """Raise FaultError for the problem that the bytes of a file show, or else for ``reason``. Return if there is no
+        problem and ``reason`` is empty."""
         entry = self._entries[name]
         head = b"" if entry.size == 0 else self._retry(partial(piece, self._source, entry, 0, soundness.HEAD))
         fault = soundness.fault_of(name, head, entry.size, as_json=as_json) or reason
@@ -156,7 +160,8 @@ class _Files:
             raise FaultError("UnsupportedSource", fault[:600])
 
     def _tail(self, entry: Entry, head: bytes) -> bytes:
-        """Returns the last bytes; empty if the source does not support ranges or report the size."""
+        """Return the last bytes of a file, or no bytes if the source does not report the size or does not support
+        ranges."""
         if len(head) < soundness.HEAD or entry.size == len(head):
             return head
         if not entry.size:
@@ -176,7 +181,7 @@ class _Files:
         return partial(gguf.parse, count=True, size=self._entries[name].size or 0)
 
     def _in_order(self, names: Collection[str]) -> list[str]:
-        """Returns the names in the source's order, because some sources can only be read from beginning to end."""
+        """Return ``names`` in the order of the source, because some sources can be read only from beginning to end."""
         paths = set(names)
         return [path for path in self._entries if path in paths]
 
@@ -205,7 +210,8 @@ class _Files:
 
 
 def _models(names: frozenset[str]) -> list[list[str]]:
-    """Groups the GGUF files of each model. Projectors, which only process images or audio, are not models."""
+    """Return the GGUF files of each model, sorted by name. Projectors, which only process images or audio, are left
+    out."""
     models: dict[str, list[str]] = {}
     for name in sorted(names):
         if not name.rpartition("/")[2].startswith(config.PROJECTOR):

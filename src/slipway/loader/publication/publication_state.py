@@ -1,7 +1,8 @@
-"""Publication state: the progress of an incomplete publication, in a manifest of the repository itself.
+"""The progress of an unfinished publication, stored in a tagged manifest of the target repository.
 
-It lists the existing blobs, so that garbage collection does not delete them and the next loader does not send them
-again, and the open upload. A tag points to it. It is deleted when the publication is complete or cancelled.
+The manifest lists the blobs that exist, so that garbage collection does not delete them and the next loader does not
+send them again. The manifest also contains the location of the unfinished upload. It is deleted when the publication is
+complete or cancelled.
 """
 
 from __future__ import annotations
@@ -26,32 +27,34 @@ KEY = "slipway.inference/key"
 UPLOAD, UPLOAD_KEY = "slipway.inference/upload", "slipway.inference/upload-key"
 EMPTY, EMPTY_TYPE = b"{}", "application/vnd.oci.empty.v1+json"
 WORTH = 16 << 20
-"""Number of bytes after which the state is written: every file that is its own layer exceeds it. Blobs whose digest is
-known only after sending are recorded in any case."""
+"""Number of new bytes after which the state is written. Each file that becomes its own layer is larger. Blobs whose
+digest is known only after sending are recorded in any case."""
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """The text that a loader passes to the next one."""
+    """An unfinished upload that one loader passes to the next: the key of its content, and its location."""
 
     key: str
     location: str
 
 
 class PublicationState:
-    """Stores the state in the repository; see ``slipway.loader.publication.upload.Notes``."""
+    """The state of a publication that survives this process, stored in the target repository. It implements
+    ``slipway.loader.publication.upload.Notes``."""
 
     def __init__(self, registry: Registry, work: Work, retry: Retry, resume: str = "") -> None:
-        """``resume``: text from the previous loader. The state in the repository takes precedence."""
+        """Resume the upload in ``resume``, text from the previous loader. The state in the repository takes precedence
+        over it."""
         self._registry, self._work, self._retry = registry, work, retry
         self._layers: dict[str, Descriptor] = {}
         self._previous = _resume(resume)
-        """The upload of the previous loader."""
+        """The unfinished upload of the previous loader; None: there is none."""
         self._mine: Resume | None = None
         self._digest = ""
         self._unwritten = 0
 
     def restore(self) -> None:
-        """Reads the state that the previous loader stored."""
+        """Read the state that the previous loader stored, if there is any."""
         manifest = self._retry(lambda: self._registry.manifest(TAG))
         if manifest is None:
             return
@@ -66,17 +69,18 @@ class PublicationState:
             self._previous = Resume(whole.annotations.get(UPLOAD_KEY, ""), location)
 
     def blob(self, content: Content) -> str:
-        """Returns the digest of an earlier upload; see Notes."""
+        """Return the digest of a blob that was stored earlier with this content, or an empty string if there is
+        none."""
         layer = self._layers.get(content.key) if content.key else None
         return layer.digest if layer is not None and layer.size == content.size else ""
 
     def upload(self, content: Content) -> str:
-        """Returns the location of an upload that can be resumed; see Notes."""
+        """Return the location of an unfinished upload of this content, or an empty string if there is none."""
         uploads = (one for one in (self._mine, self._previous) if one is not None and one.key == content.key != "")
         return next((one.location for one in uploads), "")
 
     def record_upload(self, content: Content, location: str) -> None:
-        """Records where an upload can be resumed; see Notes."""
+        """Record the location of a new upload of this content, so that another loader can resume it."""
         if not content.key:
             return
         self._mine = Resume(content.key, location)
@@ -88,7 +92,7 @@ class PublicationState:
             self._write()
 
     def done(self, content: Content, digest: str) -> None:
-        """Records a blob; see Notes."""
+        """Record that the repository now has this content as a blob."""
         duplicate = content.key in self._layers
         note = Descriptor(
             media_type="application/octet-stream",
@@ -133,14 +137,15 @@ class PublicationState:
             self._retry(lambda: self._registry.delete_manifest(old))
 
     def clear(self) -> None:
-        """Deletes the state, because the publication is complete."""
+        """Delete the stored state after the publication is complete."""
         if self._digest:
             self._retry(lambda: self._registry.delete_manifest(self._digest))
         self._digest = ""
 
 
 def cancel(registry: Registry, retry: Retry, resume: str = "") -> None:
-    """Removes everything that belongs to an incomplete publication."""
+    """Delete the stored state of an unfinished publication, and cancel its uploads. ``resume`` is text from the
+    previous loader."""
     notes = _resume(resume)
     locations = [notes.location] if notes else []
     manifest = retry(lambda: registry.manifest(TAG))

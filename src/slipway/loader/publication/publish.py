@@ -1,7 +1,7 @@
-"""Publish: a source becomes an artifact of a registry, in one stream and without a disk.
+"""Publication of a source as an artifact in a registry, in one stream and without a disk.
 
-Large files become layers; those up to 16 MiB are combined in one tar. Existing blobs are not sent again. The manifest
-comes last, and the publication is reported only after every blob has been checked.
+Large files become layers; files up to 16 MiB are combined in one tar archive. Blobs that the registry already has are
+not sent again. The manifest is written last, and the publication is reported only after every blob has been checked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from slipway.loader.transport.source import Listing, Retry, Source
 
 log = logging.getLogger(__name__)
 SMALL = 16 << 20
-"""Maximum size of a file that goes into the tar."""
+"""Maximum size in bytes of a file that goes into the tar archive."""
 PUBLISHED, IMAGE = "published", "image"
 TAGS = (PUBLISHED, IMAGE, SESSION)
 
@@ -43,15 +43,15 @@ class PublishRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a publication."""
 
     name: str = ""
-    """Name of the model, for its configuration; empty: the name in its source."""
+    """Name of the model in the artifact; empty: the name that the source reports."""
     url: str = ""
-    """Origin of the model, visible to everyone who pulls the artifact."""
+    """Public URL of the model's source, visible to everyone who pulls the artifact; empty: the source is not public."""
     image: bool = False
-    """Whether to publish the same files as an ordinary image, too."""
+    """Whether to publish the same files as a container image, too."""
     room: int | None = None
-    """Maximum bytes to add to the registry; None: unlimited."""
+    """Maximum number of bytes to add to the registry; None: unlimited."""
     resume: str = ""
-    """Text from the previous loader, if any."""
+    """State of an unfinished upload, from the previous loader; empty: there is none."""
 
 
 class _Planned(msgspec.Struct, frozen=True):
@@ -63,7 +63,8 @@ class _Planned(msgspec.Struct, frozen=True):
 
 
 def publish(source: Source, target: Registry, request: PublishRequest, work: Work) -> Publication:
-    """Publishes a source. Raises LoadError, or StoppedError after ``work.stop``."""
+    """Publish a source in the repository ``target``, and return the publication. If the repository already has this
+    revision, send nothing. Raise LoadError, or StoppedError after ``work.stop`` is set."""
     retry = work.retry(request.name or target.repository)
     listing = source.listing(retry)
     publication = _find_publication(target, request, listing.revision, retry)
@@ -99,7 +100,8 @@ def _send(
     notes: PublicationState,
     work: Work,
 ) -> Publication:
-    """Sends the layers and the manifest. Raises BlobsGoneError if the registry has deleted blobs in the meantime."""
+    """Send the layers and the manifest, and return the publication. Raise BlobsGoneError if the registry has deleted
+    blobs in the meantime."""
     retry, times = work.retry(request.name or target.repository), 2 if request.image else 1
     work.meter.expect(times * sum(one.content.size for one in planned), times * len(planned))
     layers = sorted((_layer(uploader, one) for one in planned), key=lambda layer: layer.path)
@@ -111,7 +113,8 @@ def _send(
 
 
 def publish_upload(target: Registry, request: PublishRequest, work: Work) -> Publication:
-    """Publishes the upload in the target repository, and removes the upload. Raises LoadError or StoppedError."""
+    """Publish the file that a user uploaded to the target repository, remove the upload, and return the publication. If
+    an earlier loader has published the file, only return the publication. Raise LoadError or StoppedError."""
     retry = work.retry(target.repository)
     session = session_of(target, retry)
     if session is None:
@@ -127,7 +130,7 @@ def publish_upload(target: Registry, request: PublishRequest, work: Work) -> Pub
 
 
 def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
-    """Removes everything from the repository. Returns the number of manifests."""
+    """Delete all manifests of the repository, and cancel unfinished uploads. Return the number of deleted manifests."""
     publication_state.cancel(target, retry, resume)
     deleted = 0
     for tag in TAGS:
@@ -138,14 +141,15 @@ def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
 
 
 def _choose_files(source: Source, listing: Listing, retry: Retry) -> FileChoice:
-    """Returns the files of the model. Raises LoadError if the files are not a complete model."""
+    """Return the files of the model. Raise LoadError if they are not a complete model, or a path is invalid."""
     chosen = chosen_of(source, listing, retry)
     checked([entry for entry in listing.entries if entry.path in chosen.files])
     return chosen
 
 
 def _plan_layers(source: Source, listing: Listing, chosen: FileChoice, work: Work) -> list[_Planned]:
-    """Returns the layers, in the source's order of their files."""
+    """Return the layers to create: the tar archive of the small files, and the large files in the source's order. A
+    single file is always its own layer."""
     files = [FileContent(source, entry, work) for entry in listing.entries if entry.path in chosen.files]
     small = [file for file in files if file.size <= SMALL]
     big = [
@@ -157,7 +161,7 @@ def _plan_layers(source: Source, listing: Listing, chosen: FileChoice, work: Wor
 
 
 def _check_room(uploader: Uploader, planned: Sequence[_Planned], request: PublishRequest) -> None:
-    """Checks the free space before anything is sent."""
+    """Raise LoadError if the missing bytes exceed the limit in ``request``. Nothing has been sent before this check."""
     if request.room is None:
         return
     needed = sum(one.content.size for one in planned if uploader.missing(one.content))
@@ -166,7 +170,7 @@ def _check_room(uploader: Uploader, planned: Sequence[_Planned], request: Publis
 
 
 def _check_size(size: int, request: PublishRequest) -> None:
-    """Raises LoadError if the size exceeds the free space."""
+    """Raise LoadError if ``size``, in bytes, exceeds the limit in ``request``."""
     if request.room is not None and size > request.room:
         raise FaultError(
             "InsufficientStorage",
@@ -187,7 +191,7 @@ def _finish(
     layers: Sequence[Layer],
     retry: Retry,
 ) -> Publication:
-    """Writes the manifest, and checks that everything in it exists."""
+    """Write the manifest, check that the registry has everything in it, and return the publication."""
     origin = Origin(
         name=request.name or listing.name, url=request.url, revision=listing.revision, licenses=listing.licenses
     )
@@ -199,7 +203,8 @@ def _finish(
 
 
 def _publication(content: bytes, retry: Retry, target: Registry) -> Publication:
-    """Returns the publication of an existing manifest. Raises LoadError if one of its blobs is missing."""
+    """Return the publication that a manifest describes. Raise LoadError if the manifest is invalid or one of its blobs
+    is missing."""
     try:
         whole = modelpack.parse_manifest(content)
     except DecodingError as error:
@@ -217,7 +222,8 @@ def _publication(content: bytes, retry: Retry, target: Registry) -> Publication:
 
 
 def _put(target: Registry, tag: str, content: bytes, retry: Retry) -> str:
-    """Writes a manifest under a tag, and checks that it exists. Returns its digest. Raises LoadError if it does not."""
+    """Write a manifest under a tag, and return its digest. Raise LoadError if the registry does not have the manifest
+    afterwards."""
     digest = modelpack.digest(content)
     retry(lambda: target.put_manifest(tag, content, modelpack.MANIFEST))
     manifest = retry(lambda: target.manifest(digest))
@@ -229,8 +235,8 @@ def _put(target: Registry, tag: str, content: bytes, retry: Retry) -> str:
 def _image(
     target: Registry, layers: Sequence[Layer], uploader: Uploader, work: Work, retry: Callable[..., object]
 ) -> str:
-    """Publishes the same files as an image. Layers that are not tars yet are read from the registry. Returns the
-    image's digest."""
+    """Publish the same files as a container image, and return its digest. Read layers that are not tar archives yet
+    from the registry."""
     image_layers = []
     for layer in layers:
         if layer.packed:
@@ -247,7 +253,7 @@ def _image(
 
 
 def _find_publication(target: Registry, request: PublishRequest, revision: str, retry: Retry) -> Publication | None:
-    """Returns an existing publication of this revision of the source; None: it is missing or incomplete."""
+    """Return an existing publication of this revision of the source, or None if it is missing or incomplete."""
     manifest = retry(lambda: target.manifest(PUBLISHED))
     if manifest is None or not revision:
         return None

@@ -1,4 +1,5 @@
-"""Upload: turns a content into a blob of the registry. Resumes interrupted uploads, and never sends existing blobs."""
+"""The upload of a ``Content`` to a registry as a blob. Interrupted uploads are resumed, and existing blobs are never
+sent again."""
 
 from __future__ import annotations
 
@@ -16,19 +17,20 @@ from slipway.loader.transport.selection import FaultError
 
 
 class Notes(Protocol):
-    """State that survives this process."""
+    """The state of a publication that survives this process."""
 
     def blob(self, content: Content) -> str:
-        """Returns the digest of an earlier upload; empty: none is known."""
+        """Return the digest of a blob that was stored earlier with this content, or an empty string if none is
+        known."""
 
     def upload(self, content: Content) -> str:
-        """Returns the location of an upload of the content that can be resumed; empty: there is none."""
+        """Return the location of an unfinished upload of this content, or an empty string if there is none."""
 
     def record_upload(self, content: Content, location: str) -> None:
-        """Records that an upload has started."""
+        """Record the location of a new upload of this content."""
 
     def done(self, content: Content, digest: str) -> None:
-        """Records that the content is now a blob."""
+        """Record that the registry now has this content as a blob."""
 
 
 class Uploader:
@@ -36,7 +38,8 @@ class Uploader:
         self._registry, self._notes, self._work = registry, notes, work
 
     def put(self, content: Content) -> str:
-        """Makes sure that the registry has the blob. Returns its digest. Raises LoadError or StoppedError."""
+        """Ensure that the registry has a blob with this content, and return its digest. Raise LoadError or
+        StoppedError."""
         digest = promised_digest(content) or self._notes.blob(content)
         if digest and self._has(digest, content.size):
             self._work.meter.reused(content.size)
@@ -47,7 +50,7 @@ class Uploader:
         return digest
 
     def missing(self, content: Content) -> bool:
-        """Whether the content must be sent."""
+        """Whether the registry has no blob with this content, so the content must be sent."""
         digest = promised_digest(content) or self._notes.blob(content)
         return not (digest and self._has(digest, content.size))
 
@@ -70,7 +73,8 @@ class Uploader:
         )
 
     def _attempt(self, content: Content) -> str:
-        """Sends the content once. Returns the digest; empty if the bytes do not match the source's digest."""
+        """Send the content once, and return its digest. Return an empty string if the bytes do not match the source's
+        digest, or if the registry lost the upload."""
         hashed, retrier = Hashed(content), self._retrier()
         expected = promised_digest(content)
         upload = retrier.call(self._registry.host, lambda: self._start(content))
@@ -95,13 +99,13 @@ class Uploader:
         return digest
 
     def _drop(self, location: str, counted: int) -> None:
-        """Cancels an upload of wrong bytes."""
+        """Cancel an upload of wrong bytes, and subtract the ``counted`` bytes from the progress."""
         with suppress(LoadError, TransientError, UploadGoneError):
             self._registry.cancel(location)
         self._work.meter.reused(-counted)
 
     def _start(self, content: Content) -> Progress:
-        """Returns the unfinished upload of another loader, or a new one."""
+        """Return the progress of an unfinished upload of this content, or start a new upload."""
         location = self._notes.upload(content)
         if location:
             with suppress(UploadGoneError, LoadError):
@@ -114,7 +118,7 @@ class Uploader:
         return Progress(location, 0)
 
     def _send(self, content: Content, hashed: Hashed, upload: Progress, retrier: Retrier) -> Progress:
-        """Sends one request. Returns the upload's new state."""
+        """Send the remaining bytes in one request, and return the upload's new progress."""
         meter, at = self._work.meter, upload.offset
 
         def counted(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -144,7 +148,8 @@ class Uploader:
         return after
 
     def _resume(self, content: Content, upload: Progress, error: TransientError, retrier: Retrier) -> Progress:
-        """Returns the registry's state of the upload after a failed request. Any progress resets the retry limit."""
+        """Return an upload's progress as the registry reports it after a failed request. New bytes reset the retry
+        limit. If the upload is lost, start a new one."""
         while True:
             retrier.failed(content.name, error)
             try:
@@ -162,7 +167,8 @@ class Uploader:
             return after
 
     def _commit(self, location: str, digest: str, size: int) -> None:
-        """Commits the upload. Raises UploadGoneError if it does not match its digest."""
+        """Turn the upload into a blob. Raise UploadGoneError if the bytes do not match the digest or the registry lost
+        the upload."""
         try:
             self._registry.commit(location, digest)
         except UploadGoneError:

@@ -1,7 +1,7 @@
-"""Archives: the files of a zip or tar, optionally compressed, read without unpacking the archive to a disk.
+"""The files of zip and tar archives, which may be compressed, read without unpacking the archive to a disk.
 
-Archives are untrusted. A path outside of the archive, a link, a device, more files than any model has, or an
-implausible amount of data: each raises ArchiveError as soon as it is detected, before any content is kept.
+Archives are untrusted. A path outside of the archive, a link, a device, too many files, or an implausible amount of
+data raises ArchiveError immediately, before any content is kept.
 """
 
 from __future__ import annotations
@@ -20,46 +20,47 @@ from slipway.loader.transport.source import CHUNK, MOST_FILES
 
 Kind = Literal["GGUF", "zip", "tar", "tar.gz", "tar.zst"]
 HEAD = 512
-"""Number of bytes that identify the kind."""
+"""Number of bytes at the beginning of a file that identify its kind."""
 LONGEST_HEADER = 1 << 20
-"""Maximum size of a tar header with all its extensions."""
+"""Maximum size in bytes of a tar header with all its extensions."""
 LARGEST_DIRECTORY = 32 << 20
-"""Maximum size of a zip's directory: with MOST_FILES files it has about 10 MB."""
+"""Maximum size in bytes of a zip archive's directory. With ``MOST_FILES`` files, it has about 10 MB."""
 RATIO, SLACK = 200, 64 << 20
-"""An archive that unpacks to more than its size times RATIO, plus SLACK, was made to fill a disk."""
+"""Limit against archives that were made to fill a disk: an archive unpacks to at most ``RATIO`` times its size, plus
+``SLACK`` bytes."""
 ZSTD_WINDOW = 1 << 27
-"""Maximum memory that a stream may request; the limit of the zstd tool."""
+"""Maximum memory in bytes that a zstd stream may request, which is also the limit of the zstd tool."""
 WRONG = (tarfile.TarError, BadZipFile, zlib.error, EOFError, ValueError, OverflowError, RecursionError, KeyError)
-"""Exceptions of the libraries for invalid archives. NotImplementedError is a RuntimeError, which they also raise for
-encryption."""
+"""Exceptions that the libraries raise for invalid archives. RuntimeError, which they raise for encrypted files, and its
+subclass NotImplementedError are not included."""
 
 
 class ArchiveError(ValueError):
-    """The archive cannot be read as a model. The message has the reason."""
+    """The archive is invalid, or contains entries that a model must not contain. The message is the reason."""
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A regular file of an archive."""
+    """A regular file in an archive."""
 
     path: str
     size: int
     offset: int
-    """Position of its bytes in the unpacked tar; in a zip: the number of the entry."""
+    """Offset of the file's bytes in the uncompressed tar archive, or index of the file's entry in a zip archive."""
 
 
 class Bytes(Protocol):
-    """A remote file."""
+    """A remote file that can be read from any offset."""
 
     @property
     def size(self) -> int:
-        """Size of the file."""
+        """Size of the file in bytes."""
 
     def stream(self, start: int) -> Iterator[bytes]:
-        """Yields the bytes from ``start`` on. Raises LoadError or TransientError."""
+        """Yield the bytes from offset ``start`` on. Raise LoadError or TransientError."""
 
 
 def kind_of(head: bytes) -> Kind | None:
-    """Returns the kind of a file from its first bytes; None: not supported."""
+    """Return the kind of a file, judging by its first bytes, or None if the kind is not supported."""
     if head.startswith(b"GGUF"):
         return "GGUF"
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
@@ -72,18 +73,18 @@ def kind_of(head: bytes) -> Kind | None:
 
 
 class Forward:
-    """A file object that reads a stream: it only moves forward, and its reads are bounded."""
+    """A file object that reads a stream. It moves only forward, and the size of a read is limited."""
 
     def __init__(self, chunks: Iterator[bytes], at: int = 0) -> None:
         self._chunks, self._rest = chunks, b""
         self._position = at
 
     def tell(self) -> int:
-        """Returns the number of bytes read or skipped."""
+        """Return the current offset."""
         return self._position
 
     def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
-        """Skips to a position. Raises ArchiveError for a position before the current one."""
+        """Skip to the offset ``position``. Raise ArchiveError for an offset before the current one."""
         if whence != io.SEEK_SET or position < self._position:
             raise ArchiveError("its headers lead back")
         while self._position < position and self._take(min(CHUNK, position - self._position)):
@@ -91,7 +92,8 @@ class Forward:
         return self._position
 
     def read(self, size: int) -> bytes:
-        """Reads exactly ``size`` bytes, fewer only at the end."""
+        """Read exactly ``size`` bytes, or fewer at the end of the stream. Raise ArchiveError for a size above
+        ``LONGEST_HEADER``."""
         if not 0 <= size <= LONGEST_HEADER:
             raise ArchiveError("a header of it is too long")
         buffer = bytearray()
@@ -100,7 +102,7 @@ class Forward:
         return bytes(buffer)
 
     def chunk(self, most: int) -> bytes:
-        """Returns some bytes; none at the end."""
+        """Return the next bytes, at most ``most``. An empty result means that the stream has ended."""
         return self._take(most)
 
     def _take(self, most: int) -> bytes:
@@ -115,8 +117,8 @@ class Forward:
 
 
 def tar_members(stream: Forward, each: Callable[[Member], None] = lambda _member: None) -> Iterator[Member]:
-    """Yields the files of a tar. ``each`` is called when the stream is at the file's first byte, and may read it.
-    Raises ArchiveError."""
+    """Yield the files of a tar archive. Call ``each`` while the stream is at the first byte of a file, so that ``each``
+    can read its content. Raise ArchiveError."""
     try:
         with tarfile.open(fileobj=stream, mode="r:") as archive:  # type: ignore[call-overload] # a readable file
             count = 0
@@ -142,7 +144,7 @@ def _regular(member: tarfile.TarInfo) -> Member:
 
 
 def unpacked(kind: Kind, archive: Bytes) -> Iterator[bytes]:
-    """Yields the bytes of a tar after decompression. Raises ArchiveError."""
+    """Yield the bytes of a tar archive, decompressed if its ``kind`` is compressed. Raise ArchiveError."""
     if kind == "tar":
         yield from archive.stream(0)
         return
@@ -155,7 +157,7 @@ def unpacked(kind: Kind, archive: Bytes) -> Iterator[bytes]:
 
 
 def zip_members(archive: ZipFile, size: int) -> Iterator[Member]:
-    """Yields the files of a zip of ``size`` bytes. Raises ArchiveError."""
+    """Yield the files of a zip archive. ``size`` is the size of the archive itself in bytes. Raise ArchiveError."""
     total = 0
     for number, info in enumerate(archive.infolist()):
         _few(number + 1)
@@ -173,7 +175,7 @@ def zip_members(archive: ZipFile, size: int) -> Iterator[Member]:
 
 
 def opened_zip(archive: Bytes) -> ZipFile:
-    """Opens a zip. Raises ArchiveError."""
+    """Open a zip archive. Raise ArchiveError if it is invalid."""
     try:
         return ZipFile(ZipReader(archive))
     except ArchiveError:
@@ -183,7 +185,7 @@ def opened_zip(archive: Bytes) -> ZipFile:
 
 
 def zip_chunks(archive: ZipFile, info: ZipInfo) -> Iterator[bytes]:
-    """Yields the bytes of one file, exactly as many as its entry declares. Raises ArchiveError."""
+    """Yield the bytes of one file of a zip archive, exactly as many as its entry declares. Raise ArchiveError."""
     done = 0
     try:
         with archive.open(info) as stream:
@@ -199,7 +201,7 @@ def zip_chunks(archive: ZipFile, info: ZipInfo) -> Iterator[bytes]:
 
 
 class ZipReader:
-    """A remote file for the zip library, which reads it mostly, but not only, forward."""
+    """A file object over a remote file, for the zip library, which reads mostly, but not only, forward."""
 
     NEAR = 1 << 20
     """Maximum number of bytes to skip instead of sending another request."""
@@ -210,15 +212,16 @@ class ZipReader:
         self._forward: Forward | None = None
 
     def seekable(self) -> bool:
-        """Always True."""
+        """Return True, because the zip library requires a seekable file."""
         return True
 
     def tell(self) -> int:
-        """Returns the position."""
+        """Return the current offset."""
         return self._at
 
     def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
-        """Sets the position, without a request."""
+        """Set the offset, without sending a request. Raise ArchiveError for an offset before the beginning of the
+        file."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._archive.size}[whence]
         if base + position < 0:
             raise ArchiveError("its headers lead out of it")
@@ -226,7 +229,8 @@ class ZipReader:
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Reads exactly ``size`` bytes, fewer only at the end."""
+        """Read exactly ``size`` bytes, or fewer at the end of the file. A negative size reads to the end. Raise
+        ArchiveError if this is more than ``LARGEST_DIRECTORY``."""
         remaining = max(0, self._archive.size - self._at)
         length = remaining if size < 0 else min(size, remaining)
         if length > LARGEST_DIRECTORY:
@@ -247,7 +251,7 @@ class ZipReader:
 
 
 def _gunzipped(archive: Bytes) -> Iterator[bytes]:
-    """Decompresses all members of a gzip file, which may contain several."""
+    """Yield the decompressed bytes of a gzip file, which may consist of several members."""
     decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
         for packed in archive.stream(0):
@@ -281,13 +285,13 @@ def _unzstandard(archive: Bytes) -> Iterator[bytes]:
 
 
 class _Reading:
-    """A file object that reads from a stream."""
+    """A file object for the zstd library that reads a stream."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._forward = Forward(chunks)
 
     def read(self, size: int) -> bytes:
-        """Returns some bytes; none at the end."""
+        """Return the next bytes, at most ``size``. An empty result means that the stream has ended."""
         return self._forward.chunk(size)
 
 
@@ -297,7 +301,7 @@ def _few(count: int) -> None:
 
 
 def _path(name: str) -> str:
-    """Returns a member's path without the leading dot of tar. Raises ArchiveError for an invalid path."""
+    """Return the path of a member without a leading ``./``. Raise ArchiveError for an invalid path."""
     path = name.removeprefix("./")
     fault = fault_inside(path)
     if fault:

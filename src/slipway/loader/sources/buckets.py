@@ -1,6 +1,7 @@
-"""Buckets with the S3 protocol: ``s3://BUCKET/FOLDER`` and, through its S3 endpoint, Alibaba's ``oss://BUCKET/FOLDER``.
+"""Buckets with the S3 protocol: ``s3://BUCKET/FOLDER`` and, through its S3 endpoint, Alibaba Cloud's
+``oss://BUCKET/FOLDER``.
 
-MinIO's library signs, lists and reads, with the HTTP session of all sources.
+MinIO's library signs requests, lists objects and reads them, with the HTTP session that all sources share.
 """
 
 from __future__ import annotations
@@ -29,17 +30,18 @@ from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry,
 
 T = TypeVar("T")
 MD5 = re.compile(r"[0-9a-f]{32}")
-"""The ETag of an object uploaded in one piece. After an upload in several pieces, it ends with their number."""
+"""Pattern of an ETag that is the object's MD5, because the object was uploaded in one part. After a multipart upload,
+the ETag ends with the number of parts."""
 OPAQUE = ("aws:kms", "aws:kms:dsse")
-"""Encryption with which an ETag looks like an MD5 but is not one."""
+"""Kinds of encryption for which an ETag looks like an MD5 but is not one."""
 BUSY = ("SlowDown", "RequestTimeout", "Throttling", "InternalError", "ServiceUnavailable")
 ELSEWHERE = ("AuthorizationHeaderMalformed", "PermanentRedirect", "IncorrectEndpoint")
 """Error codes for a bucket in another region."""
 UNREADABLE = "\ufffd"
-"""The character that stores list in place of one that XML does not allow."""
+"""Character that replaces, in a store's listing, a character that XML does not allow."""
 UNKNOWN_USER = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
 ALONE = re.compile(r"\[.*\]|[\d.]+|localhost")
-"""Hosts to which a bucket's name cannot be prepended."""
+"""Pattern of hosts to which the name of a bucket cannot be prepended."""
 
 
 class Bucket:
@@ -55,7 +57,9 @@ class Bucket:
         chosen: bool,
         in_host: bool | None = None,
     ) -> None:
-        """``chosen``: whether the author of the spec chooses the store."""
+        """Prepare access to the bucket. ``who`` returns the credentials. ``chosen``: whether the author of the spec
+        chooses the endpoint, so the address policy applies to it. ``in_host``: whether the bucket's name is part of the
+        host; None: the library decides."""
         self._url, self._in_host, self._access = url, in_host, access
         self._bucket, self._prefix = keys.split(url)
         self._endpoint = urlsplit(endpoint)
@@ -68,7 +72,7 @@ class Bucket:
         self._client = self._opened(region)
 
     def listing(self, retry: Retry) -> Listing:
-        """Lists the objects; see Source. Raises LoadError if there are none."""
+        """List the objects of the bucket's folder. Raise LoadError if there are none."""
         self._provider = retry(self._who)
         self._client = self._opened(self._region)
         cursor = Rows(self._rows)
@@ -80,7 +84,8 @@ class Bucket:
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
-        """Opens a listed object. Fails if it has been replaced since the listing."""
+        """Open a listed object at offset ``start``. Raise LoadError if the object has been replaced since the listing,
+        or TransientError."""
         raw = self._request(partial(self._object, entry, start), listed=True)
         try:
             yield http.HttpBody(raw, verifiable=not _encrypted(raw))
@@ -89,7 +94,7 @@ class Bucket:
             raw.release_conn()
 
     def _opened(self, region: str) -> Minio:
-        """Creates a client for a region. Raises LoadError if the library rejects the bucket or the endpoint."""
+        """Return a client for a region. Raise LoadError if the library rejects the bucket or the endpoint."""
         self._region = region
         try:
             check_bucket_name(self._bucket)
@@ -116,7 +121,7 @@ class Bucket:
         return rows
 
     def _object(self, entry: Entry, start: int) -> urllib3.BaseHTTPResponse:
-        """Requests an object from ``start`` on, or from 0 if the store rejects the range."""
+        """Request an object from offset ``start`` on, or from 0 if the store rejects the range."""
         match: dict[str, Any] = {"If-Match": entry.version} if entry.version else {}
         try:
             return self._client.get_object(self._bucket, entry.locator, start, request_headers=match)
@@ -126,8 +131,9 @@ class Bucket:
         return self._client.get_object(self._bucket, entry.locator, request_headers=match)
 
     def _request(self, question: Callable[[], T], *, listed: bool = False) -> T:
-        """Calls the library and returns the result. Retries once if the bucket is in another region. ``listed``:
-        whether the request is for an object of the listing."""
+        """Call ``question``, which sends requests through the library, and return its result. If the bucket is in
+        another region, call ``question`` once more. ``listed``: whether the request is for an object of the listing.
+        Raise LoadError or TransientError."""
         try:
             for _unused in range(2):
                 try:
@@ -176,7 +182,8 @@ class Bucket:
 
 
 class Rows:
-    """The rows of a listing, in order. After a failure it continues after the last one."""
+    """The objects of a listing, in order. After a failure, the listing continues after the last object that it
+    returned."""
 
     def __init__(self, start: Callable[[str | None], Iterator[Object]]) -> None:
         self._start = start
@@ -184,7 +191,7 @@ class Rows:
         self._last: str | None = None
 
     def following(self) -> Object | None:
-        """Returns the next row; None after the last."""
+        """Return the next object, or None after the last one."""
         rows, self._rows = self._rows or self._start(self._last), None
         row = next(rows, None)
         if row is not None:
@@ -197,13 +204,13 @@ def _status(error: S3Error | HttpStatusError) -> int:
 
 
 def _encrypted(raw: urllib3.BaseHTTPResponse) -> bool:
-    """Whether the object is encrypted with a key, so that its ETag does not depend only on its bytes."""
+    """Whether the object is encrypted with a key, so that its ETag is not the MD5 of its bytes."""
     by_customer = "x-amz-server-side-encryption-customer-algorithm" in raw.headers
     return by_customer or raw.headers.get("x-amz-server-side-encryption") in OPAQUE
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """Opens the bucket folder of an s3:// or oss:// URL. Raises LoadError."""
+    """Return the source of an ``s3://`` or ``oss://`` URL. Raise LoadError."""
     if url.startswith("oss://"):
         return _alibaba(url, env, access)
     region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
@@ -213,7 +220,8 @@ def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
 
 
 def _alibaba(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """Opens a bucket of Alibaba's store, which accepts the bucket's name only as part of the host."""
+    """Return the source of an ``oss://`` URL. Alibaba Cloud accepts the bucket's name only as part of the host. Raise
+    LoadError."""
     region, endpoint = env.get("OSS_REGION", "").removeprefix("oss-"), env.get("OSS_ENDPOINT", "")
     missing = [name for name in ("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET") if not env.get(name)]
     missing += [] if region or endpoint else ["OSS_REGION"]

@@ -1,7 +1,8 @@
-"""A model of another cluster's catalog: ``catalog://HOST[:PORT]/PATH@sha256:...``, an artifact in that one's registry.
+"""A model in another cluster's catalog: ``catalog://HOST[:PORT]/PATH@sha256:...``, an artifact in that cluster's
+registry.
 
-The depot at this address has the catalog's credentials and returns a grant: the location of the artifact, and a token
-that is valid for a few minutes. An expired grant is requested again.
+``HOST`` is the depot of this cluster, which has the catalog's credentials. The depot returns a grant: the location of
+the artifact, and a token that is valid for a few minutes. When the token expires, the loader requests a new grant.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ from slipway.loader.transport.source import Access, Listing, Retry, Source
 GRANT_BYTES = 1 << 18
 REASON_BYTES, REASON_CHARACTERS = 1 << 16, 600
 NOT_YET = 409
-"""HTTP status for a model whose entry has not been recorded yet."""
+"""HTTP status of the depot while no catalog entry is recorded for the model."""
 HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 REPOSITORY = re.compile(r"[a-z0-9]+([._/-]+[a-z0-9]+)*")
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """The grant that the depot returns."""
+    """The location of an artifact in another cluster's registry, with a token to pull it."""
 
     registry: str
     repository: str
     digest: str
     token: str
     ca: str = ""
-    """CA certificate in PEM format; empty: the usual authorities."""
+    """CA certificate of the registry in PEM format; empty: a public CA."""
 
 
 class Imported(Artifact):
-    """A source: the artifact, at the registry that the grant names. The other cluster chooses that registry, so the
-    address policy applies to it. The depot is part of this cluster."""
+    """The source of an artifact in another cluster's registry. The other cluster chooses the registry's address, so the
+    address policy applies to it. The policy does not apply to the depot, which is part of this cluster."""
 
     def __init__(self, place: str, digest: str, env: Mapping[str, str], access: Access) -> None:
         self._env, self._digest, self._access = env, digest, access
@@ -51,7 +52,8 @@ class Imported(Artifact):
         self._client = session(env, env.get(CA, ""))
 
     def listing(self, retry: Retry) -> Listing:
-        """Lists the artifact's files; see Source. Raises LoadError if the grant is for something else."""
+        """List the files of the artifact. Raise LoadError if the depot denies the grant, or grants access to another
+        artifact."""
         grant = retry(self._grant)
         reference = Reference(grant.registry, grant.repository, digest=grant.digest)
         credentials = Credentials(granted=lambda: self._grant().token)
@@ -80,13 +82,14 @@ class Imported(Artifact):
 
 
 def _first_line(answer: requests.Response) -> str:
-    """Returns the depot's reason."""
+    """Return the reason in the depot's error response, which is its first line, or an empty string if the line is not
+    printable."""
     line = http.content(answer, REASON_BYTES).decode("ascii", "replace").partition("\n")[0][:REASON_CHARACTERS]
     return line if line.isprintable() else ""
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """Opens the artifact of a catalog:// URL. Raises LoadError."""
+    """Return the source of a ``catalog://`` URL. Raise LoadError if the URL is invalid."""
     place, _at, digest = url.partition("://")[2].rpartition("@")
     if not DIGEST.fullmatch(digest) or not HOST.fullmatch(place.partition("/")[0]):
         raise LoadError(f"{url!r} does not name an artifact in a catalog: write catalog://HOST/PATH@sha256:...")

@@ -26,11 +26,12 @@ KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
 FIELDS = "nextPageToken,items(name,size,md5Hash,crc32c,generation)"
 RAW = {"Accept-Encoding": "gzip"}
-"""Compressed objects are transferred as stored, because the listing has the size and hash of the stored form."""
+"""Headers that request compressed objects in their stored form, because the listing has the size and the hash of that
+form."""
 
 
 class GoogleAuth(AuthBase):
-    """Signs requests with credentials that are renewed automatically."""
+    """Authentication with Google credentials, which are renewed automatically."""
 
     def __init__(self, credentials: google.auth.credentials.Credentials, request: Request) -> None:
         self._credentials, self._request = credentials, request
@@ -54,7 +55,7 @@ class GoogleBucket:
         self._objects = f"{endpoint}/storage/v1/b/{quote(self._bucket, safe='')}/o"
 
     def listing(self, retry: Retry) -> Listing:
-        """Lists the objects; see Source. Raises LoadError if there are none."""
+        """List the objects of the bucket's folder. Raise LoadError if there are none."""
         entries = bounded(self._entries(retry), self._url)
         if not entries:
             raise keys.no_files_error(self._url)
@@ -76,7 +77,8 @@ class GoogleBucket:
                 return
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """Opens the listed generation of an object; see Source."""
+        """Open the listed generation of an object at offset ``start``. Raise LoadError if the object has been replaced
+        since the listing, or TransientError."""
         return http.open_body(self._client, entry.locator, start, self._explain_read, RAW)
 
     def _entry(self, row: Mapping[str, str]) -> Entry | None:
@@ -88,7 +90,7 @@ class GoogleBucket:
         return Entry(path, locator, int(row["size"]), digest, row["generation"])
 
     def _explain_read(self, response: requests.Response) -> str:
-        """Returns the reason of an error response. Raises LoadError if the object was deleted or replaced after the
+        """Return the reason for an error response. Raise LoadError if the object was deleted or replaced after the
         listing."""
         if response.status_code == 404:
             raise keys.changed_error(self._url)
@@ -106,7 +108,7 @@ class GoogleBucket:
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """Opens the bucket folder of a gs:// URL. Raises LoadError."""
+    """Return the source of a ``gs://`` URL. Raise LoadError."""
     emulator = env.get("STORAGE_EMULATOR_HOST", "")
     endpoint = emulator if "://" in emulator else f"http://{emulator}"
     address_policy = access.of(chosen=bool(emulator))
@@ -116,8 +118,8 @@ def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
 
 
 def _credentials(url: str, env: Mapping[str, str], access: Access) -> AuthBase | None:
-    """Returns the credentials of the key file, or of the machine if that is allowed; None without any, because a public
-    bucket needs none."""
+    """Return the credentials of the key file or, if ``access`` allows it, of the machine. Return None if there are
+    none, because a public bucket needs none. Raise LoadError for an unusable key file."""
     key_file = env.get(KEY_FILE, "")
     if not key_file and not access.node_identity:
         return None

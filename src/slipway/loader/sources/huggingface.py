@@ -1,7 +1,8 @@
 """The Hugging Face Hub, or a mirror of it: ``hf://ORG/REPO[/FOLDER][@REVISION]``.
 
-The Hub's library resolves the revision and lists the files. Its downloads only check sizes; so the bytes are read like
-those of all sources, and verified with the hash in the list: SHA-256 for large files, git's hash for the others.
+The Hub's library resolves the revision and lists the files. Its downloads check only sizes. Therefore the loader reads
+the files itself, and verifies them with the hash in the list: SHA-256 for large files, and the hash of a git blob for
+others.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry, Source, bounded
 
 CODING = ("content-encoding", "content-length", "transfer-encoding")
-"""Headers of a body before decoding."""
+"""Response headers that describe the encoded body and do not apply after decoding."""
 PUBLIC = "https://huggingface.co"
 ASK: ContextVar[Callable[[httpx2.Request], httpx2.Response]] = ContextVar("ASK")
-"""The function that sends the library's requests in this context."""
+"""Function that sends the requests of the Hub's library in the current context."""
 
 
 class Way(httpx2.BaseTransport):
-    """The library has a single client for all uses. This transport forwards each request to the function of the current
-    context."""
+    """An HTTP transport for the Hub's library, which has a single client for all uses. The transport forwards each
+    request to the function in ``ASK``."""
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Sends a request; called by the library."""
+        """Send a request with the function in ``ASK``. The library calls this method."""
         return ASK.get()(request)
 
 
@@ -44,13 +45,13 @@ set_client_factory(lambda: httpx2.Client(transport=Way()))
 
 
 class Answer(Protocol):
-    """The common part of both HTTP libraries' responses."""
+    """The interface that the responses of both HTTP libraries have in common."""
 
     status_code: int
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers by name, in any case."""
+        """Headers by name; names are not case-sensitive."""
 
 
 class HuggingFace:
@@ -64,7 +65,7 @@ class HuggingFace:
         self._api = HfApi(self._endpoint, token=False)  # the session has the token
 
     def listing(self, retry: Retry) -> Listing:
-        """Lists the repository; see Source. Raises LoadError if access is denied or there are no files."""
+        """List the files of the repository. Raise LoadError if access is denied or there are no files."""
         asking = ASK.set(lambda request: retry(partial(self._request, urljoin(self._endpoint, str(request.url)))))
         try:
             info = self._api.model_info(self._repository, revision=self._revision)
@@ -83,11 +84,12 @@ class HuggingFace:
         return Listing(sha, entries, tasks=_tasks(info), licenses=_licenses(info))
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """Opens a file; see Source."""
+        """Open a file at offset ``start``. Raise LoadError or TransientError."""
         return http.open_body(self._client, entry.locator, start, self._explain)
 
     def _request(self, url: str) -> httpx2.Response:
-        """Sends a request through the session that all sources share, with its proxies, certificates and limits."""
+        """Send a request of the Hub's library through the session that all sources share, with its proxies,
+        certificates and limits. Raise LoadError if the request goes to another host."""
         if http.origin(url) != http.origin(self._endpoint):
             raise LoadError(f"{http.host_of(self._endpoint)} links to another host in a listing; not following")
         with http.send(self._client, "GET", url) as response:
@@ -127,7 +129,8 @@ class HuggingFace:
 
 
 def _tasks(info: ModelInfo) -> tuple[str, ...]:
-    """Returns the task in the model's results if they agree on one, otherwise the Hub's."""
+    """Return the task in the model's evaluation results if they agree on one, and otherwise the task that the Hub
+    reports, if any."""
     results = (info.card_data.eval_results if info.card_data else None) or ()
     tasks = {result.task_type for result in results if isinstance(result.task_type, str)}
     return tuple(tasks) if len(tasks) == 1 else tuple(filter(None, [info.pipeline_tag]))
@@ -140,7 +143,7 @@ def _licenses(info: ModelInfo) -> tuple[str, ...]:
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """Opens the repository of an hf:// URL. Raises LoadError if the URL is invalid."""
+    """Return the source of an ``hf://`` URL. Raise LoadError if the URL is invalid."""
     reference, _at, revision = url.partition("://")[2].partition("@")
     organisation, _slash, rest = reference.strip("/").partition("/")
     name, _slash, folder = rest.partition("/")

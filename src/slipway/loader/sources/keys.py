@@ -1,4 +1,4 @@
-"""Keys: the bucket objects that a URL selects, and their paths in the folder. Pure."""
+"""The keys of a bucket that a URL selects, and the paths of their objects in the target directory. No I/O."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from slipway.artifacts.files.soundness import parts_of
 from slipway.loader.transport.errors import LoadError
 
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Characters that a host name may contain without leading to another host."""
+"""Pattern of bucket names that can be part of a host name without leading to another host."""
 
 
 def split(url: str) -> tuple[str, str]:
-    """Returns the bucket, and the prefix without surrounding slashes. Raises LoadError for an invalid bucket name."""
+    """Return the bucket and the key prefix of a URL. The prefix has no surrounding slashes. Raise LoadError for an
+    invalid bucket name."""
     scheme, _separator, rest = url.partition("://")
     bucket, _slash, prefix = rest.partition("/")
     if not BUCKET.fullmatch(bucket):
@@ -22,15 +23,17 @@ def split(url: str) -> tuple[str, str]:
 
 
 def beginning(prefix: str) -> str:
-    """Returns the prefix of the keys to list. If the URL names one part of a split file, it covers all parts."""
+    """Return the prefix of the keys to list. If ``prefix`` names one part of a split file, the result covers all
+    parts."""
     return PART.split(prefix)[0] if parts_of(prefix) else prefix
 
 
 def path_of_key(key: str, prefix: str) -> str | None:
-    """Returns the path in the folder for the object ``key``. If the prefix is a whole key, or a part of the same file,
-    the path is the file's name.
+    """Return the path in the target directory for the object ``key``. If ``prefix`` is the whole key, or names another
+    part of the same file, the path is the file's name.
 
-    None for keys that are not selected: a folder's placeholder, or a neighbour whose name merely begins the same way.
+    Return None for a key that is not selected: the placeholder of a folder, or a key that only begins with the same
+    characters.
     """
     if key.endswith("/"):
         return None
@@ -42,10 +45,10 @@ def path_of_key(key: str, prefix: str) -> str | None:
 
 
 def no_files_error(url: str) -> LoadError:
-    """Returns the error for a bucket without files below the URL."""
+    """Return the error for a URL below which the bucket has no files."""
     return LoadError(f"nothing found below {url}: check bucket and folder")
 
 
 def changed_error(url: str) -> LoadError:
-    """Returns the error for a listed object that was replaced or deleted before it was read."""
+    """Return the error for a listed object that was replaced or deleted before it was read."""
     return LoadError(f"{url} changed during the download: retry", transient=True)

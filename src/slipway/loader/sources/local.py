@@ -1,4 +1,4 @@
-"""Local files: ``file:///PATH`` of a file or folder, such as a mounted claim or node path."""
+"""Local files: ``file:///PATH`` of a file or directory, such as a mounted claim or a path on the node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LocalBody:
         self._stream = stream
 
     def read(self, size: int) -> bytes:
-        """Reads from the file; see Body."""
+        """Return the next bytes of the file, at most ``size``. An empty result means that the file has ended."""
         return self._stream.read(size)
 
 
@@ -34,7 +34,7 @@ class LocalFiles:
         self._path = path
 
     def listing(self, retry: Retry) -> Listing:  # noqa: ARG002 - a disk needs no retries
-        """Lists the files; see Source. Raises LoadError if they cannot be read."""
+        """List the file, or all files of the directory. Raise LoadError if they cannot be read."""
         try:
             return Listing("", bounded(self._entries(), str(self._path)))
         except OSError as error:
@@ -42,7 +42,8 @@ class LocalFiles:
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
-        """Opens a file. Raises LoadError if it has changed since the listing."""
+        """Open a file at offset ``start``. Raise LoadError if the file has changed since the listing, or cannot be
+        read."""
         try:
             with open(entry.locator, "rb", buffering=0) as stream:
                 if _version(os.fstat(stream.fileno())) != entry.version:
@@ -69,7 +70,7 @@ class LocalFiles:
 
 
 def unreadable(path: Path, error: OSError) -> LoadError:
-    """Returns the error for a file that cannot be read."""
+    """Return the error for a file that cannot be read."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return FaultError("SourceNotFound", f"{path} does not exist")
     return LoadError(f"cannot read {path}: {(error.strerror or type(error).__name__).lower()}")
@@ -89,5 +90,5 @@ def _version(status: os.stat_result) -> str:
 
 
 def open_source(url: str, _env: Mapping[str, str]) -> Source:
-    """Opens the file or folder of a file:// URL."""
+    """Return the source of a ``file://`` URL."""
     return LocalFiles(Path(url.removeprefix(SCHEME)))

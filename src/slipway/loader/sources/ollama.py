@@ -1,4 +1,4 @@
-"""Ollama's library, or a mirror of it: ``ollama://NAME[:TAG]``, through its registry protocol.
+"""Ollama's library, or a mirror of it: ``ollama://NAME[:TAG]``, read with the protocol of container registries.
 
 A model is a single GGUF file. Every blob is identified and verified by its SHA-256.
 """
@@ -24,20 +24,20 @@ from slipway.loader.transport.selection import FaultError
 from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry, Source
 
 ENDPOINT = "OLLAMA_ENDPOINT"
-"""Environment variable with the address of a mirror."""
+"""Environment variable with the URL of a mirror of Ollama's library."""
 PUBLIC = "https://registry.ollama.ai"
 ACCEPT = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 PREFIX = "application/vnd.ollama.image."
 MODEL, TEMPLATE, LICENSE = f"{PREFIX}model", f"{PREFIX}template", f"{PREFIX}license"
 MOST_CONFIG, MOST_TEXT = 1 << 20, 256 << 10
-"""Maximum sizes in bytes."""
+"""Maximum size in bytes of a model's manifest or configuration, and of its template or license."""
 REFERENCE = re.compile(r"(?:library/)?([A-Za-z0-9][A-Za-z0-9._-]{0,127})(?::([A-Za-z0-9][A-Za-z0-9._-]{0,127}))?")
 LICENSES: tuple[tuple[str, str], ...] = (
     ("Apache License", "Apache-2.0"),
     ("MIT License", "MIT"),
     ("Permission is hereby granted, free of charge", "MIT"),
 )
-"""Text at the beginning of a licence -> its SPDX name."""
+"""Text in a license -> SPDX name of the license."""
 TOOLS = ".Tools"
 EMBEDDING = "bert"
 
@@ -66,7 +66,7 @@ class Ollama:
         self._root = f"{self._endpoint}/v2/library/{name}"
 
     def listing(self, retry: Retry) -> Listing:
-        """Lists the model's file; see Source. Raises LoadError if it is not a GGUF model."""
+        """List the model's only file. Raise LoadError if the model is not a single GGUF file."""
         content = retry(self._manifest)
         try:
             manifest = decode_json(content, _Manifest, most=MOST_CONFIG)
@@ -101,7 +101,7 @@ class Ollama:
         )
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """Opens the file; see Source."""
+        """Open the model's file at offset ``start``. Raise LoadError or TransientError."""
         return http.open_body(self._client, entry.locator, start, self._explain)
 
     def _entry(self, layer: _Layer) -> Entry:
@@ -114,7 +114,8 @@ class Ollama:
             return http.content(answer, MOST_CONFIG)
 
     def _blob(self, layer: _Layer, most: int) -> bytes:
-        """Returns a small blob. Raises an error if it is too large or does not match its digest."""
+        """Return a small blob. Raise FaultError if it is larger than ``most`` bytes, or TransientError if it does not
+        match its digest."""
         if layer.size > most:
             raise FaultError("UnsupportedSource", f"{self._display_name()} has a configuration of {layer.size} bytes")
         with http.get(self._client, f"{self._root}/blobs/{layer.digest}", self._explain) as answer:
@@ -149,7 +150,7 @@ class Ollama:
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """Opens the model of an ollama:// URL. Raises LoadError if the URL is invalid."""
+    """Return the source of an ``ollama://`` URL. Raise LoadError if the URL is invalid."""
     match = REFERENCE.fullmatch(url.partition("://")[2])
     if match is None:
         raise LoadError(f"{url!r} does not name a model of Ollama's library: write ollama://NAME[:TAG]")

@@ -1,8 +1,8 @@
-"""Pieces: an uploaded file, stored in a registry as several blobs, and the model in it.
+"""The model in a file that a user uploaded. The registry stores the file as several blobs, called pieces.
 
-The upload's session is a manifest that lists the pieces in order. A GGUF file is a complete model; a zip or tar
-contains a model's files. Nothing is unpacked to a disk: the small files of a compressed tar are kept in memory, because
-they are read in another order, and the big ones are read in the archive's order.
+The upload's session is a manifest that lists the pieces in order. The file is either a GGUF model, or a zip or tar
+archive with the files of a model. Archives are not unpacked to a disk. The small files of a compressed tar archive are
+kept in memory, because they are read in another order; large files are read in the archive's order.
 """
 
 from __future__ import annotations
@@ -25,24 +25,26 @@ from slipway.loader.transport.selection import FaultError
 from slipway.loader.transport.source import CHUNK, Body, Entry, Listing, Retry
 
 KEPT, SMALL = 48 << 20, 16 << 20
-"""Maximum total size of small files of a compressed archive to keep, and maximum size of one such file."""
+"""Maximum total size in bytes of the files of a compressed archive that are kept in memory, and maximum size of one of
+them."""
 
 
 class Session(msgspec.Struct, frozen=True):
     digest: str
-    """Digest of its manifest."""
+    """Digest of the session's manifest."""
     name: str
     """Name of the uploaded file."""
     pieces: tuple[Descriptor, ...]
 
     @property
     def size(self) -> int:
-        """Size of the file in bytes."""
+        """Size of the uploaded file in bytes."""
         return sum(piece.size for piece in self.pieces)
 
 
 def session_of(registry: Registry, retry: Retry) -> Session | None:
-    """Returns the repository's upload; None: there is none. Raises LoadError for an incomplete one."""
+    """Return the session of the upload in a repository, or None if there is no upload. Raise LoadError if the upload is
+    incomplete or invalid."""
     manifest = retry(lambda: registry.manifest(session.TAG))
     if manifest is None:
         return None
@@ -59,14 +61,14 @@ def session_of(registry: Registry, retry: Retry) -> Session | None:
 
 
 class Pieces:
-    """The uploaded file. See ``archives.Bytes``."""
+    """The uploaded file as a stream of bytes. It implements ``archives.Bytes``."""
 
     def __init__(self, registry: Registry, pieces: Sequence[Descriptor]) -> None:
         self._registry, self._pieces = registry, pieces
         self.size = sum(piece.size for piece in pieces)
 
     def stream(self, start: int) -> Iterator[bytes]:
-        """Yields the bytes from ``start`` on. Raises LoadError or TransientError."""
+        """Yield the bytes from offset ``start`` on. Raise LoadError or TransientError."""
         for piece in self._pieces:
             if start >= piece.size:
                 start -= piece.size
@@ -86,7 +88,7 @@ class Pieces:
 
 
 class Upload:
-    """A source with the files of an upload. Read them one after another, not concurrently."""
+    """The source of the files in an uploaded file. Read them one after another, not concurrently."""
 
     def __init__(self, registry: Registry, session: Session) -> None:
         self._session, self._pieces = session, Pieces(registry, session.pieces)
@@ -96,7 +98,7 @@ class Upload:
         self._small: dict[str, bytes] = {}
 
     def listing(self, retry: Retry) -> Listing:
-        """Lists the files; see Source. Raises LoadError if the upload is not a model."""
+        """List the files of the model. Raise LoadError if the uploaded file is not a model."""
         self._kind = archives.kind_of(retry(self._head))
         if self._kind is None:
             raise FaultError(
@@ -121,12 +123,13 @@ class Upload:
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
-        """Opens a file; see Source."""
+        """Open a file at offset ``start``. Raise LoadError or TransientError."""
         offset, _space, path = entry.locator.partition(" ")
         yield _Body(self._chunks(int(offset), path, entry.size or 0, start), start)
 
     def _chunks(self, offset: int, path: str, size: int, start: int) -> Iterator[bytes]:
-        """Yields the bytes of a file from ``start`` on. Raises ArchiveError."""
+        """Yield the bytes of a file from ``start`` on. ``offset`` is the file's ``Member.offset``. Raise
+        ArchiveError."""
         if path in self._small:
             yield self._small[path][start:]
         elif self._kind == "zip":
@@ -156,13 +159,14 @@ class Upload:
         return list(archives.tar_members(forward, lambda member: self._cache(member, forward)))
 
     def _cache(self, member: Member, forward: Forward) -> None:
-        """Keeps a small file of an archive that cannot be read in any order."""
+        """Keep the content of a small file in memory if the archive is compressed, because its files can then be read
+        only in order."""
         cached_bytes = sum(map(len, self._small.values()))
         if self._kind != "tar" and member.size <= SMALL and cached_bytes + member.size <= KEPT:
             self._small[member.path] = b"".join(_read_chunks(forward, member.size))
 
     def _open(self) -> Forward:
-        """Opens the archive as a tar, from its beginning."""
+        """Open the archive at its beginning, as an uncompressed tar archive."""
         return Forward(archives.unpacked(self._kind or "tar", self._pieces))
 
     def _zipped(self, number: int, start: int) -> Iterator[bytes]:
@@ -181,7 +185,8 @@ class _Body:
         self._forward, self.start = Forward(chunks), start
 
     def read(self, size: int) -> bytes:
-        """Reads from the file; see Body. Raises FaultError if the archive is invalid."""
+        """Return the next bytes of the file, at most ``size``. An empty result means that the file has ended. Raise
+        FaultError if the archive is invalid."""
         try:
             return self._forward.chunk(size)
         except ArchiveError as error:
@@ -200,7 +205,7 @@ def _gguf_name(name: str) -> str:
 
 
 def _common_folder(paths: Sequence[str]) -> str:
-    """Returns the folder (with a slash) that contains all files, as in an archive of a folder; empty if there is
+    """Return the directory that contains all files of an archive, with a trailing slash, or an empty string if there is
     none."""
     tops = {path.partition("/")[0] for path in paths if not path.startswith("__MACOSX/")}
     return f"{tops.pop()}/" if len(tops) == 1 and all("/" in path for path in paths) else ""

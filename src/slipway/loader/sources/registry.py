@@ -1,7 +1,7 @@
-"""An artifact of an OCI registry: ``registry://HOST[:PORT]/REPOSITORY@sha256:...``, a model in ModelPack format.
+"""An artifact in an OCI registry: ``registry://HOST[:PORT]/REPOSITORY@sha256:...``, a model in ModelPack format.
 
-The manifest is verified by its digest in the URL, and every layer by the manifest. A tar is first read completely, to
-verify it and to compute the hash of each file in it.
+The digest in the URL verifies the manifest, and the manifest verifies every layer. A tar layer is first read
+completely, to verify it and to compute the hash of each file in it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from slipway.loader.transport.source import CHUNK, Access, Body, Entry, Listing,
 
 LONGEST_NAME = 256
 LARGEST_TAR = 1 << 30
-"""Maximum size of a tar of small files; those of Slipway have a few MB."""
+"""Maximum size in bytes of a layer that is a tar archive of small files. The tar archives that Slipway publishes have a
+few MB."""
 
 
 class Artifact:
-    """A source with the content of these layers in a registry."""
+    """The source of the files in an artifact's layers."""
 
     def __init__(self, registry: Registry, layers: Sequence[Layer] = (), digest: str = "") -> None:
-        """``digest``: of the manifest, if the layers are not known yet."""
+        """Use ``layers`` or, if it is empty, let ``listing`` read the layers from the manifest with this ``digest``."""
         self._registry, self._layers, self._digest = registry, layers, digest
 
     @staticmethod
     def entry(layer: Layer) -> Entry:
-        """Returns the entry of a layer that is a single file."""
+        """Return the entry for a layer that is a single file."""
         value = layer.digest.partition(":")[2]
         return Entry(layer.path, layer.digest, layer.size, Digest(Kind.SHA256, value), layer.digest)
 
     def listing(self, retry: Retry) -> Listing:
-        """Lists the files; see Source. Raises LoadError if the artifact is not a model."""
+        """List the files of the artifact. Raise LoadError if the artifact is not a model."""
         manifest = retry(lambda: self._registry.manifest(self._digest))
         if manifest is None:
             raise FaultError("SourceNotFound", f"{self._registry.host} has nothing with the digest {self._digest}")
@@ -61,7 +62,8 @@ class Artifact:
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
-        """Opens a file; see Source. The locator of a file in a tar contains its offset."""
+        """Open a file at offset ``start``. If the file is in a tar layer, the entry's locator contains its offset in
+        the layer."""
         digest, _plus, place = entry.locator.partition("+")
         offset = int(place or 0)
         with self._registry.blob(digest, offset + start) as body:
@@ -71,7 +73,7 @@ class Artifact:
             yield _Part(body, offset, start, entry.size or 0)
 
     def _unpacked(self, layer: Layer) -> list[Entry]:
-        """Reads a whole tar and verifies its digest. Returns its files."""
+        """Read a tar layer completely, verify its digest, and return its files. Raise FaultError or TransientError."""
         if layer.size > LARGEST_TAR:
             raise FaultError("UnsupportedSource", f"the layer {layer.path} has {layer.size} bytes, more than the limit")
         with self._registry.blob(layer.digest) as body:
@@ -114,11 +116,11 @@ class _Checked:
 
     @property
     def digest(self) -> str:
-        """The digest in a registry's format."""
+        """SHA-256 of the bytes read so far, in a registry's format: ``sha256:HEX``."""
         return f"sha256:{self._sha256.hexdigest()}"
 
     def chunks(self) -> Iterator[bytes]:
-        """Returns the remaining bytes."""
+        """Yield the remaining bytes, and hash them."""
         while self.position < self._size and (chunk := self._body.read(min(CHUNK, self._size - self.position))):
             self._sha256.update(chunk)
             self.position += len(chunk)
@@ -126,12 +128,12 @@ class _Checked:
 
 
 class _Part:
-    """A file inside a blob."""
+    """The bytes of one file inside a tar layer."""
 
     verifiable = True
 
     def __init__(self, body: Body, offset: int, start: int, size: int) -> None:
-        """``body`` begins at ``offset + start``, or at the blob's beginning."""
+        """Skip to the first byte to read. ``body`` begins at ``offset + start`` of the layer, or at 0."""
         self._body, self._remaining = body, size - start
         self.start = start
         skip = offset + start if body.start == 0 else 0
@@ -139,14 +141,14 @@ class _Part:
             skip -= len(chunk)
 
     def read(self, size: int) -> bytes:
-        """Reads from the file; see Body."""
+        """Return the next bytes of the file, at most ``size``. An empty result means that the file has ended."""
         chunk = self._body.read(min(size, self._remaining)) if self._remaining else b""
         self._remaining -= len(chunk)
         return chunk
 
 
 def reference_of(url: str) -> Reference:
-    """Parses a registry:// URL. Raises LoadError if it does not name an artifact by digest."""
+    """Parse a ``registry://`` URL. Raise LoadError if the URL is invalid or has no digest."""
     try:
         reference = references.parse(url.partition("://")[2])
     except ValueError as error:
@@ -157,6 +159,6 @@ def reference_of(url: str) -> Reference:
 
 
 def open_source(url: str, env: Mapping[str, str], _access: Access) -> Source:
-    """Opens the artifact of a registry:// URL. Raises LoadError."""
+    """Return the source of a ``registry://`` URL. Raise LoadError if the URL is invalid."""
     reference = reference_of(url)
     return Artifact(Registry(reference, env), digest=reference.digest)

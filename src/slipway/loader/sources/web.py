@@ -1,5 +1,5 @@
-"""A single file at a web address: ``http(s)://HOST/PATH/FILE``. A user and password in the URL are sent only to that
-host."""
+"""A single file at an HTTP URL: ``http(s)://HOST/PATH/FILE``. A user and password in the URL are sent only to
+``HOST``."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class WebFile:
         self._url, self._client = url, http.session(env, address_policy=access.of(chosen=True))
 
     def listing(self, retry: Retry) -> Listing:
-        """Describes the file from the response's headers, without reading its body. For a part of a split file, the
-        other parts in the same folder are included, unless the URL is signed, because a signature is valid for one file
-        only.
+        """List the file, with its size and version from the response's headers, without reading its body. For a part of
+        a split file, list the other parts in the same directory, too, unless the URL is signed, because a signature is
+        valid for one file only.
 
-        Raises LoadError if the URL does not name a file.
+        Raise LoadError if the URL does not name a file.
         """
         parts = urlsplit(self._url)
         signed = any(name != "download" for name, _value in parse_qsl(parts.query, keep_blank_values=True))
@@ -50,7 +50,8 @@ class WebFile:
         return tag, Entry(name, url, size, digest, "" if tag.startswith("W/") else tag)
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """Opens a file. Because of If-Range, another version of it is sent from its beginning."""
+        """Open a file at offset ``start``. If the file has changed since the listing, the server sends the new version
+        from its beginning. Raise LoadError or TransientError."""
         headers = {"If-Range": entry.version} if start and entry.version else None
         return http.open_body(self._client, entry.locator, start, partial(_explain, entry.locator), headers)
 
@@ -67,5 +68,5 @@ def _explain(url: str, response: requests.Response) -> str:
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
-    """Opens the file of an http(s):// URL."""
+    """Return the source of an ``http://`` or ``https://`` URL."""
     return WebFile(url, env, access)

@@ -1,1 +1,2 @@
-"""The contract of a source, and the common parts of all sources: connections, proxies, limits, address policy."""
+"""The interface of sources, and the parts that all sources share: connections, proxies, limits and the address
+policy."""

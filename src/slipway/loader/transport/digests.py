@@ -1,4 +1,4 @@
-"""Digests that sources declare for a file, and their computation while the bytes are read."""
+"""Digests that sources declare for their files, and hashers that compute them while the bytes are read."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ class Kind(Enum):
 class Digest(msgspec.Struct, frozen=True):
     kind: Kind
     value: str
-    """Lower-case hexadecimal digits."""
+    """The digest in lower-case hex."""
 
 
 class Hasher(Protocol):
     def update(self, data: bytes, /) -> None:
-        """Adds the next part of the content."""
+        """Add the next bytes of the content to the hash."""
 
     def hexdigest(self) -> str:
-        """Returns the hash of all content so far, in lower case."""
+        """Return the hash of all content so far, in lower-case hex."""
 
 
 class _Unchecked:
-    """Hasher for content without a declared digest."""
+    """A hasher for content without a declared digest, which computes nothing."""
 
     def update(self, data: bytes, /) -> None:
-        """Does nothing."""
+        """Ignore the bytes."""
 
     def hexdigest(self) -> str:
         return ""
@@ -58,7 +58,8 @@ class _Crc32c:
 
 
 def hasher(digest: Digest | None, size: int | None) -> Hasher:
-    """Returns a new hasher for content of ``size`` bytes, which a git blob's hash also covers."""
+    """Return a new hasher for content with this digest. ``size`` is the content's size in bytes, which is part of a git
+    blob's hash. Without a ``digest``, the hasher computes nothing."""
     match digest.kind if digest else None:
         case Kind.SHA256:
             return hashlib.sha256()
@@ -73,7 +74,7 @@ def hasher(digest: Digest | None, size: int | None) -> Hasher:
 
 
 def from_base64(kind: Kind, text: str) -> Digest | None:
-    """Parses a digest in Google's format; None if it is invalid."""
+    """Parse a digest in base64, Google's format. Return None if the text is invalid."""
     try:
         return Digest(kind, base64.b64decode(text, validate=True).hex())
     except binascii.Error:
@@ -81,5 +82,6 @@ def from_base64(kind: Kind, text: str) -> Digest | None:
 
 
 def of_google(md5: str, crc32c: str) -> Digest | None:
-    """Returns the stronger of Cloud Storage's two digests, if any. Composite objects have no MD5."""
+    """Return the digest that Cloud Storage declares for an object: the MD5 or, for a composite object, which has no
+    MD5, the CRC32C. Both arguments are in base64. Return None if both are empty."""
     return (from_base64(Kind.MD5, md5) if md5 else None) or (from_base64(Kind.CRC32C, crc32c) if crc32c else None)

@@ -1,10 +1,10 @@
-"""Errors that end a load. Their messages are for people and contain neither secrets nor signed URLs."""
+"""Errors of a load. Their messages are for people, and contain neither secrets nor signed URLs."""
 
 from __future__ import annotations
 
 
 class LoadError(Exception):
-    """Ends the load. The message has the reason and the fix."""
+    """A failure that ends the load. The message contains the reason and the fix."""
 
     def __init__(self, message: str, *, transient: bool = False) -> None:
         super().__init__(message)
@@ -13,13 +13,13 @@ class LoadError(Exception):
 
 
 class TransientError(Exception):
-    """A failure that may disappear with another attempt: a lost connection, a busy server."""
+    """A failure that a retry may resolve, such as a lost connection or a busy server."""
 
     def __init__(self, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds to wait, as the server requested."""
+        """Seconds to wait, as requested by the server; 0: no request."""
 
 
 class StoppedError(Exception):
-    """The load was stopped."""
+    """The load was stopped, for example by a signal."""

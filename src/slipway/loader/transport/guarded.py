@@ -1,7 +1,7 @@
-"""Guarded connections to hosts that a spec names: they are made only to addresses that the policy allows.
+"""Connections to hosts that a spec names, limited to addresses that the policy allows.
 
-The addresses of a name are checked when a connection is made, and the connection uses a checked address, so a name
-cannot change its meaning in between. The same applies to every host of a redirect.
+The addresses of a host are checked when a connection is opened, and the connection uses a checked address, so a later
+change of the DNS record has no effect. The same applies to the hosts of redirects.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ HINT = "ask the operator to allow it"
 
 
 class GuardedAdapter(HTTPAdapter):
-    """Connects only to addresses that the policy allows. A proxy resolves names itself, so through a proxy only literal
-    addresses can be refused."""
+    """An HTTP adapter that connects only to addresses that the policy allows. A proxy resolves names itself, so through
+    a proxy only literal addresses can be rejected."""
 
     def __init__(self, policy: AddressPolicy, connections: int) -> None:
         self._policy = policy
         super().__init__(pool_connections=connections, pool_maxsize=connections, max_retries=0)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:
-        """Creates pools whose connections are checked; called by requests."""
+        """Create pools that check the address of each connection. The ``requests`` library calls this method."""
         self.poolmanager = PoolManager(num_pools=connections, maxsize=maxsize, block=block, **options)
         self.poolmanager.pool_classes_by_scheme = _pools(self._policy)
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> ProxyManager:
-        """Checks connections to proxies only if the policy requires it; called by requests."""
+        """Return the manager of connections to a proxy, which checks the proxy's address only if the policy requires
+        it. The ``requests`` library calls this method."""
         manager: ProxyManager = super().proxy_manager_for(proxy, **options)
         if self._policy.proxies:
             manager.pool_classes_by_scheme = _pools(self._policy)
         return manager
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """Sends a request. Raises FaultError if the host is itself a forbidden address."""
+        """Send a request. Raise FaultError if the host is itself a forbidden address."""
         host = urlsplit(request.url or "").hostname or ""
         refused = self._policy.refusal_of_name(_canonical(host))
         if refused:
@@ -54,7 +55,8 @@ class GuardedAdapter(HTTPAdapter):
 
 
 def _canonical(host: str) -> str:
-    """Returns an IPv4 address in its usual form, from any of its forms: ``2130706433`` is 127.0.0.1."""
+    """Return the usual form of an IPv4 address: ``2130706433``, for example, is ``127.0.0.1``. Return any other host
+    unchanged."""
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
     except OSError:
@@ -80,8 +82,8 @@ def _pools(address_policy: AddressPolicy) -> dict[str, type[HTTPConnectionPool]]
 
 
 def _connected(connection: HTTPConnection, address_policy: AddressPolicy) -> socket.socket:
-    """Returns a socket connected to the first address that answers. A single forbidden address makes it refuse all of
-    them, because the name's owner decides which one is returned."""
+    """Return a socket connected to the first of the host's addresses that answers. Raise FaultError if any of them is
+    forbidden, because the owner of the host name decides which one is returned first."""
     host = connection.host.removeprefix("[").removesuffix("]")
     try:
         addresses = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)

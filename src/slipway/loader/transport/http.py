@@ -1,6 +1,6 @@
-"""HTTP functions shared by sources: a pooled session, bodies from a position on, error messages.
+"""HTTP functions that all sources share: a pooled session, reading a body from an offset, and error messages.
 
-Messages of the HTTP libraries quote complete URLs including signatures, so they are not passed on.
+Errors of the HTTP libraries contain complete URLs with signatures, so their messages are replaced.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from slipway.loader.transport.errors import LoadError, TransientError
 from slipway.loader.transport.guarded import GuardedAdapter
 
 TIMEOUT = (10.0, 60.0)
-"""Seconds to connect, and to wait for the next byte."""
+"""Timeouts in seconds: to connect, and to wait for the next byte."""
 LARGEST_DOCUMENT = 64 << 20
-"""Maximum size of a list of files, or of a page of it."""
+"""Maximum size in bytes of a list of files, or of one page of the list."""
 PIECE = 1 << 16
-"""Bytes of a response to read at a time."""
+"""Number of bytes of a response to read at a time."""
 CONNECTIONS = 32
-"""Connections kept open between requests."""
+"""Maximum number of connections to keep open between requests."""
 MOST_REDIRECTS = 5
 PROOFS = ("authorization", "cookie", "proxy-authorization", "x-auth-token", "x-vault-token")
 SIGNED = ("x-amz-", "x-goog-", "x-oss-", "x-aws-", "x-ms-")
 """Prefixes of headers that are part of a signature or hold a token."""
 CONTENT_RANGE = re.compile(r"bytes (\d+)-")
 Explain = Callable[[requests.Response], str]
-"""Returns the message for a permanent error response."""
+"""Function that returns the message for a permanent error response."""
 
 
 class Bearer(AuthBase):
-    """Sends a token. It is only for the original host; redirects to another host remove it."""
+    """Authentication with a bearer token. The token is only for the original host; redirects to another host remove
+    it."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -57,23 +58,25 @@ class Session(requests.Session):
     stays = False
     """Whether to return a redirect to another origin as the response instead of following it."""
     trusted = ""
-    """File with the only trusted certificate authorities, whatever the environment says; empty: those of the
-    environment."""
+    """File with the only trusted CA certificates, which overrides the environment; empty: those of the environment."""
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> dict[str, Any]:
-        """Applies ``trusted``; called by requests, which gives the environment precedence over the session."""
+        """Return the settings of a request, with ``trusted`` applied. The ``requests`` library calls this method, and
+        would otherwise prefer the environment to the session."""
         settings = super().merge_environment_settings(url, proxies, stream, verify, cert)
         return {**settings, "verify": self.trusted} if self.trusted else settings
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Returns the target of a redirect, or None to not follow it; called by requests."""
+        """Return the target of a redirect, or None if it must not be followed. The ``requests`` library calls this
+        method."""
         target: str | None = super().get_redirect_target(resp)
         if target and self.stays and origin(urljoin(resp.url, target)) != origin(resp.url):
             return None
         return target
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Removes all headers with credentials; the library removes only one of them."""
+        """Remove all headers with credentials when a redirect leads to another origin. The ``requests`` library itself
+        removes only one of them."""
         if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):
             for name in list(prepared_request.headers):
                 if name.lower() in PROOFS or name.lower().startswith(SIGNED):
@@ -88,8 +91,9 @@ def session(
     *,
     stays: bool = False,
 ) -> Session:
-    """Returns a session for all threads of a load. The usual environment variables define proxies and certificates.
-    ``address_policy`` is checked for every connection, including those of redirects; ``stays``: see Session."""
+    """Return an HTTP session for all threads of a load. The usual environment variables define proxies and
+    certificates. ``address_policy`` applies to every connection, including those of redirects. For ``stays`` see
+    ``Session``."""
     client = Session()
     client.auth, client.stays, client.max_redirects = auth, stays, MOST_REDIRECTS
     client.headers.update({"User-Agent": f"slipway-loader/{__version__}", "Accept-Encoding": "identity"})
@@ -114,14 +118,15 @@ class HttpBody:
         self._raw = raw
 
     def read(self, size: int) -> bytes:
-        """Reads from the response; see Body."""
+        """Return the next bytes of the response, at most ``size``. An empty result means that the body has ended. Raise
+        TransientError if the connection breaks."""
         with connected():
             return self._raw.read1(size, decode_content=False)
 
 
 @contextmanager
 def connected() -> Iterator[None]:
-    """Raises TransientError if a body ends too early."""
+    """Raise TransientError if the connection breaks while the context is open."""
     try:
         yield
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
@@ -129,7 +134,7 @@ def connected() -> Iterator[None]:
 
 
 def content(response: requests.Response, most: int = LARGEST_DOCUMENT) -> bytes:
-    """Returns the whole body. Raises LoadError if it exceeds ``most`` bytes, TransientError if the connection
+    """Return the whole body. Raise LoadError if it has more than ``most`` bytes, or TransientError if the connection
     breaks."""
     body = bytearray()
     with connected():
@@ -149,8 +154,8 @@ def send(
     body: Any = None,
     timeout: tuple[float, float] = TIMEOUT,
 ) -> requests.Response:
-    """Returns the response, with its body unread. Raises LoadError, or TransientError for errors that another attempt
-    may overcome."""
+    """Send a request and return the response, whose body is unread. Raise LoadError, or TransientError for errors that
+    a retry may resolve."""
     try:
         response = client.request(method, url, headers=headers, data=body, stream=True, timeout=timeout)
     except requests.exceptions.SSLError as error:
@@ -173,8 +178,8 @@ def send(
 def get(
     client: requests.Session, url: str, explain: Explain, headers: Mapping[str, str] | None = None
 ) -> Iterator[requests.Response]:
-    """Sends a GET request and yields the response before its body is read. Raises LoadError or TransientError unless it
-    succeeds; status 416 is left to the caller."""
+    """Send a GET request and yield the response before its body is read. Raise LoadError or TransientError for an error
+    status, except 416, which the caller handles."""
     with send(client, "GET", url, headers) as response:
         if not response.ok and response.status_code != 416:
             raise LoadError(explain(response))
@@ -189,9 +194,9 @@ def open_body(
     explain: Explain,
     headers: Mapping[str, str] | None = None,
 ) -> Iterator[HttpBody]:
-    """Opens the body of a URL from ``start`` on, or from 0 if the server does not support the range.
+    """Open the body of a URL at offset ``start``, or at 0 if the server does not support the range.
 
-    Raises LoadError or TransientError.
+    Raise LoadError or TransientError.
     """
     extra = {**(headers or {}), **({"Range": f"bytes={start}-"} if start else {})}
     with get(client, url, explain, extra) as response:
@@ -205,7 +210,8 @@ def open_body(
 
 
 def document(client: requests.Session, url: str, explain: Explain) -> Any:
-    """Returns the JSON document at a URL. Raises TransientError if it is invalid."""
+    """Return the decoded JSON document at a URL. Raise LoadError for an error status, or TransientError if the document
+    is invalid."""
     with get(client, url, explain) as response:
         try:
             return decode_json(content(response), most=LARGEST_DOCUMENT)
@@ -214,23 +220,24 @@ def document(client: requests.Session, url: str, explain: Explain) -> Any:
 
 
 def host_of(url: str) -> str:
-    """Returns the host and port of a URL, without user information."""
+    """Return the host and port of a URL, without a user and password."""
     return url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
 
 
 def origin(url: str) -> str:
-    """Returns scheme, host and port."""
+    """Return the origin of a URL: its scheme, host and port, in lower case."""
     return f"{url.partition('://')[0]}://{host_of(url)}".lower()
 
 
 def _retry_after(response: requests.Response) -> float:
-    """Returns the seconds to wait. Dates are ignored, because no server of weights sends one."""
+    """Return the seconds in a response's ``Retry-After`` header, or 0 if there are none. Dates are ignored, because no
+    server of weights sends them."""
     value = response.headers.get("Retry-After", "")
     return float(value) if value.isdigit() else 0.0
 
 
 def _plain(error: BaseException) -> str:
-    """Returns the innermost reason of a chain of errors, without addresses."""
+    """Return a short reason from a chain of exceptions, without addresses."""
     causes: list[BaseException] = []
     pending: list[object] = [error]
     while pending:

@@ -1,8 +1,8 @@
-"""Identity: the AWS credentials of a pod, from keys in its environment, a service account's role, a pod identity, or
-the machine's role.
+"""The AWS credentials of a pod: from keys in its environment, a service account's role, a pod identity, or the
+machine's role.
 
-The S3 library finds them; this module decides which of these it may try, and explains failures. Public buckets are read
-anonymously.
+The S3 library obtains the credentials. This module decides which kinds the library may try, and explains failures.
+Public buckets are read without credentials.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from slipway.loader.transport.source import Access
 TOKEN, ROLE = "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"
 POD = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
 QUICK = (1.0, 1.0)
-"""Seconds; the machine's metadata service is either fast or missing."""
+"""Timeouts in seconds, to connect and to read, for the machine's metadata service, which is either fast or missing."""
 AGENTS = ("169.254.170.23", "fd00:ec2::23", "169.254.170.2", "127.0.0.0/8", "::1")
 """Addresses of AWS agents that authenticate a pod by its own token. They are not the machine's metadata service."""
 NO_IDENTITY_HINT = (
@@ -35,15 +35,15 @@ Failure = Callable[[Exception], Exception]
 
 
 class Identity(Provider):
-    """Credentials that are renewed automatically, for one thread at a time. The library's messages quote URLs with
-    tokens, so they are not passed on."""
+    """A provider of credentials that renews them automatically. Several threads can use it. It replaces the library's
+    errors, whose messages contain URLs with tokens."""
 
     def __init__(self, provider: Provider, failure: Failure) -> None:
         self._provider, self._failure = provider, failure
         self._lock = threading.Lock()
 
     def retrieve(self) -> Credentials:
-        """Returns current credentials. Raises the error that ``failure`` returns."""
+        """Return valid credentials. If the library fails, raise the error that ``failure`` returns."""
         with self._lock:
             try:
                 return self._provider.retrieve()
@@ -52,9 +52,10 @@ class Identity(Provider):
 
 
 def find(env: Mapping[str, str], region: str, access: Access) -> Provider | None:
-    """Returns the provider that the environment selects, in the order of AWS's libraries; None if there is none.
+    """Return the provider of the credentials that the environment selects, in the order of the AWS SDKs, or None if
+    there are none.
 
-    The machine's role belongs to the node, not to the pod, and is tried only if ``access`` allows it. Raises LoadError
+    The machine's role belongs to the node, not to the pod, and is tried only if ``access`` allows it. Raise LoadError
     or TransientError.
     """
     key, secret = env.get("AWS_ACCESS_KEY_ID", ""), env.get("AWS_SECRET_ACCESS_KEY", "")

@@ -1,5 +1,5 @@
-"""Pool: sends the S3 library's requests through the session that all sources share, with its proxies, certificates,
-limits and errors."""
+"""A connection pool that sends the S3 library's requests through the session that all sources share, with its proxies,
+certificates, limits and errors."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from slipway.loader.transport.errors import LoadError
 
 SUCCESS = (200, 204, 206)
 ELSEWHERE = (301, 307, 400, 403)
-"""Status of responses that may name the bucket's region."""
+"""HTTP statuses of responses that may name the bucket's region."""
 REGION = "x-amz-bucket-region"
 NAMED_REGION = re.compile(rb"<Region>([a-z0-9-]{1,64})</Region>")
-"""The region in the body of a response: stores other than AWS may name it only there."""
+"""Pattern of the region in the body of a response. Stores other than AWS may name it only there."""
 XML = "application/xml"
 LARGEST_PAGE = 16 << 20
-"""Maximum size of a page of a listing, or of any other response that is read completely: a thousand files need a tenth
-of it."""
+"""Maximum size in bytes of a page of a listing, or of any other response that is read completely. A page with a
+thousand files needs a tenth of it."""
 
 
 class WrongRegionError(Exception):
-    """The bucket is in another region."""
+    """The bucket is in another region, ``region``."""
 
     def __init__(self, region: str) -> None:
         super().__init__(region)
@@ -34,7 +34,7 @@ class WrongRegionError(Exception):
 
 
 class HttpStatusError(Exception):
-    """An error response that does not follow the protocol."""
+    """An error response without the XML document that the S3 protocol requires."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -42,8 +42,8 @@ class HttpStatusError(Exception):
 
 
 class Pool(urllib3.PoolManager):
-    """The connection pool that the library uses. ``region``: the region of the requests; WrongRegionError names the
-    correct one."""
+    """The connection pool for the S3 library. ``region`` is the region for which the library signs requests; empty: do
+    not check the bucket's region."""
 
     def __init__(self, client: requests.Session, region: str = "", timeout: tuple[float, float] = http.TIMEOUT) -> None:
         super().__init__(num_pools=1)
@@ -58,8 +58,8 @@ class Pool(urllib3.PoolManager):
         body: str | bytes | None = None,
         preload_content: bool = True,
     ) -> urllib3.BaseHTTPResponse:
-        """Sends a request. Raises WrongRegionError, HttpStatusError (for an error without XML), LoadError or
-        TransientError."""
+        """Send a request and return the response. Raise WrongRegionError, HttpStatusError for an error without XML,
+        LoadError or TransientError."""
         # The session sets host and agent: after a redirect the host is different.
         own_headers = {name: value for name, value in (headers or {}).items() if name not in ("Host", "User-Agent")}
         response = http.send(self._client, method, url, own_headers, body, self._timeout)
@@ -82,7 +82,7 @@ class Pool(urllib3.PoolManager):
 
 
 def _named_region(raw: urllib3.BaseHTTPResponse) -> str:
-    """Returns the bucket's region from an error response; empty if it does not name one."""
+    """Return the bucket's region from a response, or an empty string if the response does not name one."""
     if raw.status not in ELSEWHERE:
         return ""
     named = NAMED_REGION.search(raw.data)

@@ -1,5 +1,5 @@
-"""Read ahead: one thread reads bytes while another processes earlier ones, so network, CPU and disk work
-concurrently."""
+"""Reading ahead: one thread reads bytes while another processes earlier ones, so network, CPU and disk work at the same
+time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHUNKS_AHEAD = 8
 
 
 class ReadAhead:
-    """Chunks that another thread reads and hashes, at most a few in advance."""
+    """An iterable of chunks that a separate thread reads in advance, at most ``CHUNKS_AHEAD`` of them."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -25,7 +25,7 @@ class ReadAhead:
         self._thread.start()
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yields the chunks. Raises any exception of the reading thread."""
+        """Yield the chunks. Raise any exception of the reading thread."""
         while True:
             chunk = self._queue.get()
             if isinstance(chunk, BaseException):
@@ -35,14 +35,14 @@ class ReadAhead:
             yield chunk
 
     def leave(self) -> None:
-        """Stops reading after the current chunk."""
+        """Stop the thread after the current chunk, without waiting for it."""
         self._stopped.set()
         with suppress(queue.Empty):
             while True:
                 self._queue.get_nowait()
 
     def stop(self) -> None:
-        """Stops reading, and waits until the thread has ended."""
+        """Stop the thread, and wait until it has ended."""
         self._stopped.set()
         while self._thread.is_alive():
             with suppress(queue.Empty):
@@ -67,7 +67,8 @@ class ReadAhead:
 
 
 def _gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Combines chunks into larger ones, because passing a chunk between threads costs more than a few more bytes."""
+    """Yield the same bytes in larger chunks, because passing a chunk to another thread costs more than a few additional
+    bytes."""
     held: list[bytes] = []
     size = 0
     for chunk in chunks:

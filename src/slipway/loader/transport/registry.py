@@ -1,7 +1,7 @@
-"""Registry: accesses one repository of an OCI registry with the session that all sources use.
+"""A client for one repository of an OCI registry, on the HTTP session that all sources use.
 
-Blobs are streamed in both directions, at any length. An interrupted upload continues at the offset that the registry
-reports. The registry's token service issues tokens for five minutes, according to Docker's protocol.
+Blobs of any size are streamed in both directions. An interrupted upload continues at the offset that the registry
+reports. The registry's token service issues tokens for a few minutes, according to Docker's protocol.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ from slipway.loader.transport.source import Body
 CA = "SLIPWAY_REGISTRY_CA"
 """Environment variable with the CA certificate of the registry and its token service, in PEM format."""
 TOKEN_FILE = "SLIPWAY_DEPOT_TOKEN_FILE"  # noqa: S105 - the variable's name
-"""Environment variable: file with the token of the pod's service account, for the token service."""
+"""Environment variable with the path of the pod's service account token, with which the loader authenticates to the
+token service."""
 REALM = "SLIPWAY_REGISTRY_REALM"
-"""Environment variable: host and port of the token service, if it is neither the registry itself nor in its
-namespace."""
+"""Environment variable with the host and port of the token service. It is required only if the token service is neither
+the registry itself nor in the registry's namespace."""
 STREAM = (30.0, 120.0)
-"""Seconds to connect or to wait until the registry accepts more bytes, and to wait for its response."""
+"""Timeouts in seconds: to connect or to wait until the registry accepts more bytes, and to wait for its response."""
 COMMIT = (30.0, 3600.0)
-"""Like :data:`STREAM`, for the end of an upload, when the registry may read all of it again."""
+"""Timeouts like ``STREAM`` for the end of an upload, when the registry may read all of its bytes again."""
 READ_ONLY_SECONDS = 3600.0
-"""How long to wait for a registry that is read-only during garbage collection."""
+"""Maximum seconds to wait for a registry that is read-only during garbage collection."""
 READ_ONLY_PAUSE = 5.0
 LARGEST_MANIFEST = 16 << 20
-"""Maximum size of a manifest. Registries accept 4 MiB; the largest of ours are upload sessions."""
+"""Maximum size of a manifest in bytes. Registries accept 4 MiB. Slipway's largest manifests are upload sessions."""
 LARGEST_ANSWER = 1 << 16
 FRESH = 60.0
-"""Remaining seconds of validity that a token needs when a request starts."""
+"""Seconds for which a token must still be valid when a request starts."""
 MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.oci.image.index.v1+json",
@@ -57,25 +58,25 @@ MANIFESTS = (
 OCTETS = "application/octet-stream"
 MISSING = (HTTPStatus.NOT_FOUND,)
 UPLOAD_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
-"""Status codes for an upload that the registry does not know, or knows in another state."""
+"""HTTP statuses for an upload that the registry does not know, or knows in another state."""
 FULL = ("no space left on device", "disk quota exceeded", "quota exceeded")
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 
 
 class UploadGoneError(Exception):
-    """The registry does not know the upload, or has another state of it, so it must start again."""
+    """The registry does not know the upload, or has another state of it. The client must start a new upload."""
 
 
 class BlobsGoneError(LoadError):
-    """A manifest refers to blobs that the registry does not have, for example because they were garbage collected
-    before."""
+    """A manifest refers to blobs that the registry does not have, for example because garbage collection has deleted
+    them."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
     content: bytes
     digest: str
-    """The digest as computed from the content."""
+    """SHA-256 of the content, in a registry's format: ``sha256:HEX``."""
     media_type: str
 
 
@@ -84,7 +85,7 @@ class Progress(msgspec.Struct, frozen=True):
 
     location: str
     offset: int
-    """Number of bytes that the registry has."""
+    """Number of bytes that the registry has received."""
 
 
 class _Token(msgspec.Struct, frozen=True):
@@ -94,15 +95,17 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """The credentials for a token service; empty: anonymous."""
+    """The credentials for a registry or its token service. Without any, requests for tokens are anonymous."""
 
     token_file: str = ""
-    """Read again for each token, because Kubernetes renews it."""
+    """File with a service account token for the token service; empty: there is none. The file is read for each request,
+    because Kubernetes renews the token."""
     granted: Callable[[], str] | None = None
-    """Returns a token for the registry itself, if another service issues it."""
+    """Function that returns a token for the registry itself; None: the registry's token service issues tokens."""
 
     def header(self) -> dict[str, str]:
-        """Returns the header for the token service. Raises LoadError if the file cannot be read."""
+        """Return the headers for the token service; empty without credentials. Raise LoadError if the file cannot be
+        read."""
         if not self.token_file:
             return {}
         try:
@@ -113,8 +116,8 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """Can be used from several threads at once. Methods raise LoadError for a rejection, TransientError for errors that
-    may disappear with another attempt."""
+    """A client for one repository, which several threads can use at once. Its methods raise LoadError if the registry
+    rejects a request, and TransientError for errors that a retry may resolve."""
 
     def __init__(
         self,
@@ -127,8 +130,8 @@ class Registry:
         stop: threading.Event | None = None,
         note: Callable[[str], None] = lambda _text: None,
     ) -> None:
-        """``ca``: CA certificate in PEM format, replaces the environment's. ``note`` receives the reason while it
-        waits."""
+        """Prepare requests to the repository of ``reference``. ``ca`` is a CA certificate in PEM format that replaces
+        the environment's. ``note`` is called with the reason while the client waits."""
         self.host, self.repository = reference.host, reference.repository
         scheme = "http" if loopback(self.host) else "https"
         self._base = f"{scheme}://{self.host}"
@@ -143,20 +146,20 @@ class Registry:
         self._scopes: dict[str, set[str]] = defaultdict(set)
 
     def size(self, digest: str) -> int | None:
-        """Returns the size of a blob; None if the registry has none with this digest."""
+        """Return the size of a blob in bytes, or None if the repository has no blob with this digest."""
         with self._request("HEAD", f"blobs/{digest}", allowed=MISSING) as answer:
             length = answer.headers.get("Content-Length", "")
             return int(length) if answer.ok and length.isdigit() else None
 
     @contextmanager
     def blob(self, digest: str, start: int = 0) -> Iterator[Body]:
-        """Opens a blob from ``start`` on."""
+        """Open a blob at offset ``start``, or at 0 if the registry does not support the range."""
         headers = {"Range": f"bytes={start}-"} if start else {}
         with self._request("GET", f"blobs/{digest}", headers) as answer:
             yield http.HttpBody(answer.raw)
 
     def mount(self, digest: str, repository: str) -> bool:
-        """Mounts a blob from another repository of the registry. Returns whether the registry did so."""
+        """Mount a blob from another repository of the registry. Return whether the registry mounted it."""
         query = urlencode({"mount": digest, "from": repository})
         with self._request("POST", f"blobs/uploads/?{query}") as answer:
             if answer.status_code == HTTPStatus.CREATED:
@@ -166,12 +169,12 @@ class Registry:
         return False
 
     def begin(self) -> str:
-        """Starts a new upload. Returns its location."""
+        """Start a new upload, and return its location."""
         with self._request("POST", "blobs/uploads/", {"Content-Length": "0"}) as answer:
             return self._location(answer)
 
     def progress(self, location: str) -> Progress:
-        """Returns the progress of an upload. Raises UploadGoneError."""
+        """Return the progress of an upload. Raise UploadGoneError if the registry does not know the upload."""
         with self._request("GET", self._checked(location), allowed=UPLOAD_GONE) as answer:
             if not answer.ok:
                 raise UploadGoneError
@@ -181,8 +184,8 @@ class Registry:
             return Progress(self._location(answer), last + 1 if last else 0)
 
     def send(self, upload: Progress, body: Iterator[bytes], size: int) -> Progress:
-        """Sends ``size`` bytes. Raises UploadGoneError if there is no such upload, TransientError if the registry is at
-        another offset."""
+        """Send ``size`` bytes of an upload, and return its new progress. Raise UploadGoneError if there is no such
+        upload, or TransientError if the registry is at another offset."""
         end = upload.offset + size
         headers = {"Content-Type": OCTETS, "Content-Range": f"{upload.offset}-{end - 1}"}
         stream = _Stream(body, size)
@@ -194,7 +197,8 @@ class Registry:
             return Progress(self._location(answer), end)
 
     def commit(self, location: str, digest: str) -> None:
-        """Turns the upload into a blob. Raises UploadGoneError if it does not match its digest, or no longer exists."""
+        """Turn an upload into a blob. Raise UploadGoneError if the upload does not match the digest, or no longer
+        exists."""
         place = f"{location}{'&' if '?' in location else '?'}{urlencode({'digest': digest})}"
         headers = {"Content-Length": "0", "Content-Type": OCTETS}
         with self._request("PUT", place, headers, allowed=UPLOAD_GONE, timeout=COMMIT) as answer:
@@ -202,17 +206,18 @@ class Registry:
                 raise UploadGoneError
 
     def cancel(self, location: str) -> None:
-        """Deletes an upload."""
+        """Delete an upload if it exists."""
         with self._request("DELETE", self._checked(location), allowed=UPLOAD_GONE):
             pass
 
     def put_blob(self, content: bytes, digest: str) -> None:
-        """Uploads a small blob, unless it exists."""
+        """Upload a small blob, unless the repository has it."""
         if self.size(digest) is None:
             self.commit(self.send(Progress(self.begin(), 0), iter([content]), len(content)).location, digest)
 
     def manifest(self, version: str) -> Manifest | None:
-        """Returns the manifest for a tag or a digest; digests are verified. None if there is none."""
+        """Return the manifest with a tag or a digest, or None if there is none. Raise FaultError if its content does
+        not match the digest."""
         headers = {"Accept": ", ".join(MANIFESTS)}
         with self._request("GET", f"manifests/{version}", headers, allowed=MISSING) as answer:
             if not answer.ok:
@@ -224,13 +229,13 @@ class Registry:
             return Manifest(content, digest, answer.headers.get("Content-Type", "").partition(";")[0])
 
     def put_manifest(self, version: str, content: bytes, media_type: str) -> None:
-        """Writes a manifest under a tag or its digest. Raises BlobsGoneError if it refers to missing blobs."""
+        """Write a manifest under a tag or its digest. Raise BlobsGoneError if it refers to missing blobs."""
         headers = {"Content-Type": media_type}
         with self._request("PUT", f"manifests/{version}", headers, content):
             pass
 
     def delete_manifest(self, digest: str) -> bool:
-        """Deletes a manifest. Returns whether it existed."""
+        """Delete a manifest. Return whether it existed."""
         with self._request("DELETE", f"manifests/{digest}", allowed=MISSING) as answer:
             return answer.ok
 
@@ -245,8 +250,9 @@ class Registry:
         allowed: Collection[int] = (),
         timeout: tuple[float, float] = http.TIMEOUT,
     ) -> Iterator[requests.Response]:
-        """Sends a request and yields the response: a success, or one of the ``allowed`` statuses. Waits while a
-        registry is read-only. A streamed body is sent once: if that fails, TransientError is raised."""
+        """Send a request and yield the response, which is a success or has one of the ``allowed`` statuses. Wait while
+        the registry is read-only. A streamed body cannot be sent twice: raise TransientError if a second request is
+        necessary."""
         url, began, authorized = urljoin(self._root, path), time.monotonic(), False
         while True:
             self._renew()
@@ -290,8 +296,8 @@ class Registry:
         return self._checked(urljoin(answer.url, answer.headers.get("Location", "")))
 
     def _checked(self, location: str) -> str:
-        """Returns an upload's location as a URL of this registry, which may call itself differently behind a proxy.
-        Raises LoadError if it is not an upload of this repository."""
+        """Return the location of an upload as a URL of this registry, because a registry behind a proxy may use another
+        name for itself. Raise LoadError if the location is not that of an upload to this repository."""
         parts = urlsplit(urljoin(self._base, location))
         if not parts.path.startswith(f"/v2/{self.repository}/blobs/uploads/") or ".." in parts.path.split("/"):
             raise LoadError(f"{self.host} sent an address that is of no upload to {self.repository}")
@@ -301,13 +307,15 @@ class Registry:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def _renew(self) -> None:
-        """Renews the token before it expires, because a rejected stream has been sent in vain."""
+        """Renew the token if it expires soon, because the registry would reject a long stream only after it has been
+        sent."""
         with self._lock:
             if self._challenge and time.monotonic() > self._until - FRESH:
                 self._fetch()
 
     def _authorize(self, response: requests.Response) -> None:
-        """Requests a token as the registry demands. Raises LoadError for an unsupported scheme."""
+        """Request a token as the registry's 401 response demands. Raise LoadError if it demands an unsupported
+        scheme."""
         if self._credentials.granted is not None:
             with self._lock:
                 self._token = self._credentials.granted()
@@ -344,8 +352,8 @@ class Registry:
         self._until = time.monotonic() + max(reply.expires_in, 2 * FRESH)
 
     def _check_realm(self, realm: str) -> None:
-        """Raises LoadError for an untrusted token service: an attacker who answers in the registry's place must not get
-        the pod's token."""
+        """Raise LoadError if the token service is not trusted. Otherwise an attacker who answers in the registry's
+        place could get the pod's token."""
         parts = urlsplit(realm)
         secure = parts.scheme == "https" or (parts.scheme == "http" and loopback(parts.netloc))
         trusted = parts.netloc in self._realms or _neighbours(parts.hostname or "", urlsplit(self._base).hostname or "")
@@ -357,7 +365,8 @@ class Registry:
 
 
 class _Stream:
-    """A body of known length. It has no ``read``, which would make the HTTP library send small pieces."""
+    """A request body of known length. It has no method ``read``, because the HTTP library would then send small
+    pieces."""
 
     def __init__(self, chunks: Iterator[bytes], size: int) -> None:
         self._chunks, self._size = chunks, size
@@ -370,7 +379,7 @@ class _Stream:
 
 
 def session(env: Mapping[str, str], ca: str, address_policy: AddressPolicy | None = None) -> http.Session:
-    """Returns an HTTP session for registries. ``ca``: the only trusted CA certificate in PEM format; empty: those of
+    """Return an HTTP session for a registry. ``ca`` is the only trusted CA certificate, in PEM format; empty: those of
     the environment."""
     client = http.session(env, address_policy=address_policy)
     client.hooks["response"].append(_room)
@@ -382,7 +391,8 @@ def session(env: Mapping[str, str], ca: str, address_policy: AddressPolicy | Non
 
 
 def _room(response: requests.Response, **_options: Any) -> None:
-    """Raises FaultError if the registry's storage is full; called for each response."""
+    """Raise FaultError if the response shows that the registry's storage is full. The session calls this function for
+    each response."""
     if response.status_code < 500:
         return
     text = response.raw.read(LARGEST_ANSWER, decode_content=True) or b""
@@ -392,7 +402,7 @@ def _room(response: requests.Response, **_options: Any) -> None:
 
 
 def _codes(response: requests.Response) -> list[str]:
-    """Returns the registry's error codes, such as ``DENIED``."""
+    """Return the registry's error codes, such as ``DENIED``; empty if the response has none."""
     try:
         reply = decode_json(http.content(response, LARGEST_ANSWER), _Errors, most=LARGEST_ANSWER)
     except (DecodingError, LoadError, TransientError):
@@ -409,7 +419,7 @@ class _Errors(msgspec.Struct, frozen=True):
 
 
 def loopback(host: str) -> bool:
-    """Whether the host is this machine, which is contacted without TLS, as other clients do."""
+    """Whether the host is this machine. Like other registry clients, the loader then connects without TLS."""
     return (urlsplit(f"//{host}").hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 

@@ -1,6 +1,6 @@
-"""Selection: a source limited to some of its files, optionally under another name or with an expected hash.
+"""A source that is limited to some of its files, optionally with another name or an expected hash for the main file.
 
-The main file's SHA-256 is computed during the download if possible, so that it need not be read again.
+If possible, the main file's SHA-256 is computed during the download, so that the file need not be read again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from slipway.loader.transport.source import Body, Entry, Listing, Retry, Source
 from slipway.spelling import did_you_mean
 
 LONGEST_ETAG = 200
-"""Maximum length of a reported ETag in characters; servers' own are shorter."""
+"""Maximum length of a reported ETag in characters. ETags of servers are shorter."""
 
 
 class FaultError(LoadError):
-    """A permanent failure of a load. The message begins with a code for programs."""
+    """A permanent failure of a load. The message begins with a code for programs, such as ``SourceNotFound``."""
 
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(f"{fault}: {message}")
@@ -36,15 +36,15 @@ class FileRequest(msgspec.Struct, frozen=True):
     """The files to load from a source."""
 
     files: tuple[str, ...] = ()
-    """Paths or patterns, the main one first; empty: all."""
+    """Paths or patterns of the files, main file first; empty: all files."""
     stored_as: str = ""
-    """Name for the only file; empty: files keep their paths."""
+    """Name under which to store the only file; empty: files keep their paths."""
     sha256: str = ""
-    """Expected hash of the main file in lower-case hex; empty: any."""
+    """Expected SHA-256 of the main file in lower-case hex; empty: any hash is accepted."""
 
     def of(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-        """Returns the selected entries with their final paths, main file first. Raises FaultError if a selected file is
-        missing."""
+        """Return the selected entries with their final paths, main file first. Raise FaultError if a selected file is
+        missing, or if one name is given for several files."""
         chosen: dict[str, Entry] = {}
         for pattern in self.files or ("**",):
             fitting = sorted((entry for entry in entries if matches(entry.path, pattern)), key=lambda entry: entry.path)
@@ -67,7 +67,7 @@ class FileRequest(msgspec.Struct, frozen=True):
 
 
 def with_parts(selection: Sequence[Entry], entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Adds the other parts of split files, because no engine can read a single part."""
+    """Return the selection with the missing parts of split files, because no engine can read a single part."""
     there = {entry.path: entry for entry in entries}
     complete = dict.fromkeys(entry.path for entry in selection)
     for entry in selection:
@@ -76,14 +76,15 @@ def with_parts(selection: Sequence[Entry], entries: Sequence[Entry]) -> tuple[En
 
 
 def check_first(main: str) -> None:
-    """Raises FaultError if the main file is a part of a GGUF file but not the first one, with which engines begin."""
+    """Raise FaultError if the main file is a part of a split GGUF file but not the first one, because engines need the
+    first part."""
     parts = parts_of(main)
     if parts and main != parts[0] and main.lower().endswith(GGUF):
         raise FaultError("InvalidFileSet", f"{main} is one of {len(parts)} parts: name the first one, {parts[0]}")
 
 
 def part_name(stored_as: str, path: str) -> str:
-    """Returns the name of a part if the whole file is stored as ``stored_as``."""
+    """Return the name under which to store the part ``path`` if the whole file is stored as ``stored_as``."""
     part = PART.search(path)
     stem, dot, ending = PART.sub("", stored_as).rpartition(".")
     return f"{stem}{part[0] if part else ''}{dot}{ending}"
@@ -96,23 +97,24 @@ class Selection:
         self._source, self._chosen = source, chosen
         self._promised = self._whole = ""
         self.selected = Listing("", ())
-        """The latest listing."""
+        """Result of the latest ``listing``."""
         self.main = ""
-        """Path of the main file; empty: no file is special."""
+        """Path of the main file; empty: there is none, because the whole source is selected."""
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the main file: the source's (verified elsewhere), or the computed one. Empty: the file was not
-        read from its beginning."""
+        """SHA-256 of the main file, declared by the source or computed while it was read; empty: the file was not read
+        from its beginning."""
         return self._promised or self._whole
 
     @property
     def came(self) -> str:
-        """SHA-256 of the main file as received, once it was read to its end."""
+        """SHA-256 of the main file's bytes as received; empty: the file was not read from beginning to end."""
         return self._whole
 
     def listing(self, retry: Retry) -> Listing:
-        """Lists the selected entries. Raises FaultError if the source lacks one or declares another hash."""
+        """List the selected files. Raise FaultError if one is missing, or if the source declares another hash for the
+        main file than expected."""
         whole = self._source.listing(retry)
         entries = self._chosen.of(whole.entries)
         if self._chosen.files or self._chosen.stored_as or len(entries) == 1:
@@ -122,7 +124,8 @@ class Selection:
         return self.selected
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """Opens a file of the source; the main file is hashed while it is read."""
+        """Open a file at offset ``start``. The main file is hashed while it is read, unless the source declares its
+        hash."""
         if entry.path != self.main or self._promised:
             return self._source.read(entry, start)
         return self._watched(entry, start)
@@ -135,7 +138,7 @@ class Selection:
             self._whole = watched.sha256
 
     def _expected(self, entry: Entry) -> Entry:
-        """Returns the main file with its expected hash. Raises FaultError if the source declares another one."""
+        """Return the main file's entry with its expected hash. Raise FaultError if the source declares another hash."""
         promised = entry.digest.value if entry.digest and entry.digest.kind is Kind.SHA256 else ""
         expected = self._chosen.sha256
         if promised and expected and promised != expected:
@@ -146,7 +149,7 @@ class Selection:
 
 
 class _Watched:
-    """A body that is hashed while it is read."""
+    """A body that is hashed while it is read, if it starts at the beginning of the file."""
 
     def __init__(self, body: Body) -> None:
         self.start, self.verifiable = body.start, body.verifiable
@@ -155,7 +158,8 @@ class _Watched:
         self._hash = hashlib.sha256() if body.start == 0 else None
 
     def read(self, size: int) -> bytes:
-        """Reads from the body and hashes the bytes."""
+        """Return the next bytes of the body, at most ``size``, and hash them. An empty result means that the body has
+        ended."""
         data = self._body.read(size)
         if self._hash is not None:
             self._hash.update(data)
@@ -165,8 +169,8 @@ class _Watched:
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Whether a path matches a pattern. A star does not match slashes, but ``**`` matches everything. A path matches
-    itself, even if it contains brackets."""
+    """Whether a path matches a pattern. ``*`` does not match slashes, and the pattern ``**`` matches every path. A path
+    matches itself, even if it contains brackets."""
     if pattern in ("**", path):
         return True
     parts, pattern_parts = path.split("/"), pattern.split("/")
@@ -174,8 +178,8 @@ def matches(path: str, pattern: str) -> bool:
 
 
 def etag(entries: Iterable[Entry]) -> str:
-    """Returns a text that identifies the content of these files, if their source has versions or digests for all of
-    them; otherwise empty."""
+    """Return a text that identifies the content of these files, or an empty string if the source declares neither a
+    version nor a digest for one of them."""
     versions = [(entry.path, entry.version or (entry.digest.value if entry.digest else "")) for entry in entries]
     if not versions or not all(version for _path, version in versions):
         return ""

@@ -1,4 +1,4 @@
-"""Source: the interface of every source of weights, and the source for a URL."""
+"""The interface of every source of weights, and the function that opens the source of a URL."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from slipway.loader.transport.digests import Digest
 from slipway.loader.transport.errors import LoadError
 
 CHUNK = 1 << 20
-"""Maximum bytes to read, hash and write at a time. At this size, the overhead per call no longer matters."""
+"""Maximum number of bytes to read, hash and write at a time. At this size, the overhead per call no longer matters."""
 MOST_FILES = 100_000
-"""Maximum files of one source. No model has as many, but the listing of a bucket named by mistake would fill the
-memory."""
+"""Maximum number of files of one source. No model has as many, but the listing of a bucket named by mistake would fill
+the memory."""
 T = TypeVar("T")
 URL = re.compile(r"(?P<scheme>[a-z0-9]+)://(?P<rest>\S+)")
 SCHEMES = {
@@ -42,23 +42,23 @@ class Entry(msgspec.Struct, frozen=True):
     """One file of a source."""
 
     path: str
-    """Relative path in the folder, with ``/`` as separator."""
+    """Path relative to the target directory, with ``/`` as separator."""
     locator: str
-    """Identifies the file in the source."""
+    """Text by which the source finds the file, such as a URL or a key."""
     size: int | None
     """Size in bytes; None: unknown."""
     digest: Digest | None = None
     version: str = ""
-    """Distinguishes this content from other contents of the same locator. Empty: unknown, so that downloads are never
+    """Text that changes with the content of the file, such as an ETag; empty: unknown, so a download cannot be
     resumed."""
 
 
 class Listing(msgspec.Struct, frozen=True):
     revision: str
-    """Name of this state of the source for people, such as a commit; may be empty."""
+    """Name of the source's current state, such as a commit; empty: the source has none."""
     entries: tuple[Entry, ...]
     name: str = ""
-    """The source's name for the whole model; empty: the one in its URL."""
+    """Name that the source gives the model; empty: the name in the source's URL."""
     tasks: tuple[str, ...] = ()
     """Tasks of the model as the source declares them."""
     features: tuple[str, ...] = ()
@@ -66,12 +66,13 @@ class Listing(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Total size of all files with a known size."""
+        """Total size in bytes of all files whose size is known."""
         return sum(entry.size or 0 for entry in self.entries)
 
 
 def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
-    """Collects all entries. Raises LoadError if there are too many."""
+    """Collect all entries of a listing. Raise LoadError if there are more than ``MOST_FILES``. ``name`` identifies the
+    source in the message."""
     files = tuple(islice(entries, MOST_FILES + 1))
     if len(files) > MOST_FILES:
         raise LoadError(f"{name} has more than {MOST_FILES} files, more than the limit: name a folder in it")
@@ -79,17 +80,19 @@ def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
 
 
 class Access(msgspec.Struct, frozen=True):
-    """The addresses and the identity that a source may use. The loader's caller decides about them, not a spec."""
+    """The addresses and the identity that a source may use. The options of the loader's command decide this, not a
+    spec."""
 
     address_policy: AddressPolicy | None = None
-    """Policy for addresses that a spec, or its Secret, names; None: all addresses are allowed."""
+    """Policy for addresses that a spec or its Secret names; None: all addresses are allowed."""
     node_identity: bool = False
-    """Whether it may use the machine's identity if there are no other credentials. Otherwise no metadata service is
-    contacted."""
+    """Whether the source may use the machine's identity if there are no other credentials. If not, no metadata service
+    is contacted."""
 
     def of(self, *, chosen: bool, allowed: tuple[str, ...] = ()) -> AddressPolicy | None:
-        """Returns the policy for a connection; None if all addresses are allowed. ``chosen``: whether the author of the
-        spec chooses its target; ``allowed``: addresses that it needs by design."""
+        """Return the address policy for a connection, or None if all addresses are allowed. ``chosen``: whether the
+        author of the spec chooses the connection's target. ``allowed``: addresses that the connection needs by
+        design."""
         policy = self.address_policy if chosen else None
         if policy is not None and allowed:
             policy = msgspec.structs.replace(policy, allowed=(*policy.allowed, *allowed))
@@ -100,36 +103,39 @@ class Body(Protocol):
     """The bytes of a file while they are received. ``read`` raises TransientError if the connection breaks."""
 
     start: int
-    """Position of the first byte in the file; 0 if the source cannot start elsewhere."""
+    """Offset of the body's first byte in the file; 0 if the source cannot start at another offset."""
     verifiable: bool
-    """False if the declared digest turns out not to apply to the bytes that are received."""
+    """Whether the declared digest applies to the bytes of this body."""
 
     def read(self, size: int) -> bytes:
-        """Returns at most ``size`` bytes, as soon as there are some; none at the end."""
+        """Return the next bytes, at most ``size``, as soon as there are some. An empty result means that the body has
+        ended."""
 
 
 class Retry(Protocol):
-    """Calls a function until it no longer raises TransientError, within limits; after that, raises LoadError."""
+    """A function that repeats a call until it no longer raises TransientError. After the last permitted attempt, it
+    raises LoadError."""
 
     def __call__(self, function: Callable[[], T], /) -> T:
-        """Returns the function's result."""
+        """Return the result of ``function``, which may be called several times."""
 
 
 class Source(Protocol):
-    """A place with weights. Calls raise LoadError or TransientError, and may come from several threads at once."""
+    """A location with weights, such as a bucket or a repository. Its methods raise LoadError or TransientError, and
+    several threads may call them at once."""
 
     def listing(self, retry: Retry) -> Listing:
-        """Lists all current files. Each request is wrapped in ``retry``, so that only a failed page is requested
+        """List all current files. Each request is wrapped in ``retry``, so that only a failed page is requested
         again."""
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """Opens a file from ``start`` on."""
+        """Open a file at offset ``start``, or at 0 if the source cannot start there: see ``Body.start``."""
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access | None = None) -> Source:
-    """Opens the source of a URL, with the credentials of ``env``. Raises LoadError for an invalid URL.
+    """Return the source of a URL, with the credentials in ``env``. Raise LoadError for an invalid URL.
 
-    ``access``: by default all addresses are allowed, but not the machine's identity.
+    The default ``access`` allows all addresses, but not the machine's identity.
     """
     match = URL.fullmatch(url)
     if match is None or match["scheme"] not in SCHEMES:

@@ -1,1 +1,1 @@
-"""Models on claims and in images, which workloads of other owners mount. Pure."""
+"""Delivery of models, on claims or in images, to workloads that Slipway does not own. No I/O."""

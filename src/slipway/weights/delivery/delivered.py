@@ -1,4 +1,4 @@
-"""Delivered models: models that are added to workloads of other owners, and how. Pure."""
+"""The models that are added to workloads of other owners, and the objects that deliver them. No I/O."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from slipway.serving.contract.delivery import Blocked
 
 
 class DeliveredModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that can be delivered."""
+    """A model that can be delivered to workloads."""
 
     name: str
-    """Name of its directory in the pods."""
+    """Name of the model's directory in the pods."""
     repository: str
     digest: str
     image: str
-    """Digest of the same files as an ordinary image; empty if there is none."""
+    """Digest of the container image with the same files; empty: there is none."""
     size: int
-    """Size in bytes."""
+    """Size of the model's files in bytes."""
     family: str
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the operator and the API that apply to all workloads."""
+    """Settings for all deliveries, from the operator and the API."""
 
     folder: str
-    """Directory of models in containers, with a subdirectory for each."""
+    """Directory in the containers, with a subdirectory for each model."""
     label: str
     """Label of the claims and Jobs created for deliveries."""
     prefix: str
     """Prefix of the names of claims, volumes and Secrets created for deliveries."""
     registry: str
-    """``host:port`` of the registry for pods."""
+    """``host:port`` by which pods reach the registry."""
     ca: str = ""
-    """CA certificate of the registry in PEM format; empty: a public CA."""
+    """CA certificate of the registry in PEM format; empty: a public CA signed the registry's certificate."""
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
     storage_class_name: str = ""
-    """Empty: the cluster's default."""
+    """Storage class of the claims; empty: the cluster's default."""
     run_as_user: int = 65532
-    """User that fills claims."""
+    """User ID of the Jobs that fill claims."""
     node_registry: str = ""
-    """``host:port`` of the registry for nodes; empty: nodes cannot reach it."""
+    """``host:port`` by which nodes reach the registry; empty: nodes cannot reach it."""
     key: bytes = b""
-    """Key shared with the depot."""
+    """HMAC key that the controller shares with the depot."""
 
 
 class DeliveryMethod(msgspec.Struct, frozen=True, kw_only=True):
-    """How models get into pods."""
+    """The way in which models get into the pods of a workload, and the objects for it."""
 
     mode: str = ""
     reason: str = ""
     registry: str = ""
-    """Registry in the models' image names."""
+    """``host:port`` of the registry in the names of the models' images."""
     mounts: tuple[Object, ...] = ()
     volumes: tuple[Object, ...] = ()
     pull_secrets: tuple[Object, ...] = ()
@@ -63,5 +63,5 @@ class DeliveryMethod(msgspec.Struct, frozen=True, kw_only=True):
     finished_jobs: tuple[Object, ...] = ()
     secrets: tuple[Object, ...] = ()
     blocked: Blocked | None = None
-    """Why the models are not available yet."""
+    """Reason why the models are not available yet; None: they are available."""
     recheck_seconds: float | None = None

@@ -1,4 +1,4 @@
-"""Image volumes: models that Kubernetes mounts as images, if the nodes can. Pure."""
+"""Image volumes: models that the kubelet mounts as container images, if all nodes support this. No I/O."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slipway.weights.delivery.delivered import Choices, DeliveredModel, Delivery
 UNAVAILABLE = "ImageVolumeUnavailable"
 KUBELET = (1, 33)
 RUNTIMES = {"containerd": (2, 1), "cri-o": (1, 31)}
-"""Runtime -> first version that can mount images."""
+"""Container runtime -> first version that can mount images."""
 RENEWAL, LIFE = 24 * 3600, 7 * 24 * 3600
 """Seconds after which a pull token is renewed, and its lifetime."""
 UNKNOWN_SECONDS = 5.0
@@ -28,7 +28,8 @@ VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def plan_delivery(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> DeliveryMethod:
-    """Returns how pods get these models. Raises NotDeliverableError if nodes cannot mount them."""
+    """Return the volumes, the mounts and the pull Secret that deliver these models as images. Raise NotDeliverableError
+    if a model has no image, a node cannot mount images, or a setting is missing."""
     if not choices.node_registry:
         raise NotDeliverableError(UNAVAILABLE, "No registry that nodes can reach is configured.")
     if len(choices.key) != KEY_BYTES:
@@ -65,7 +66,7 @@ def plan_delivery(world: DeliveryWorld, choices: Choices, models: Sequence[Deliv
 
 
 def _unable(node: Object) -> str:
-    """Returns why a node cannot mount images; empty if it can."""
+    """Return the reason why a node cannot mount images, or an empty string if it can."""
     node_info, name = node["status"]["nodeInfo"], key(node).name
     runtime, _unused, version = str(node_info.get("containerRuntimeVersion", "")).partition("://")
     if _version(node_info.get("kubeletVersion", "")) < KUBELET:
@@ -81,15 +82,15 @@ def _version(text: str) -> tuple[int, int]:
 
 
 def _expires(world: DeliveryWorld) -> int:
-    """Returns the expiry of the token in a workload's pull Secret, in Unix seconds. It changes only when the token is
-    renewed, at a different time for each workload."""
+    """Return the Unix time at which the token in a workload's pull Secret expires. The time changes only when the token
+    is renewed, which happens at a different time for each workload."""
     offset = int(hashlib.sha256(uid(world.workload).encode()).hexdigest(), 16) % RENEWAL
     return (int(world.now) - offset) // RENEWAL * RENEWAL + offset + LIFE
 
 
 def _pull_secret(world: DeliveryWorld, choices: Choices, claim: Claim) -> Object:
-    """Builds the Secret with which the kubelet pulls from the registry, limited to the permissions of pods in this
-    namespace."""
+    """Return the Secret with which the kubelet pulls images from the registry. The Secret has only the permissions of
+    the pods in the workload's namespace."""
     namespace, password = claim.namespace, sign(choices.key, claim)
     login = {"username": "slipway", "password": password, "auth": _text(f"slipway:{password}".encode())}
     config = json.dumps({"auths": {choices.node_registry: login}}).encode()
@@ -103,7 +104,7 @@ def _text(raw: bytes) -> str:
 
 
 def _node(node: Object) -> Object:
-    """Returns the fields of a node that are used here."""
+    """Return a node with only the fields that this module reads."""
     metadata = {field: node["metadata"].get(field) for field in ("name", "uid", "resourceVersion", "labels")}
     node_info = (node.get("status") or {}).get("nodeInfo") or {}
     fields = {field: str(node_info.get(field, "")) for field in ("kubeletVersion", "containerRuntimeVersion")}
@@ -111,6 +112,6 @@ def _node(node: Object) -> Object:
 
 
 NAMESPACES = Watch(kind=metadata_of(NAMESPACE), enqueue=enqueue_nothing)
-"""Required if models are delivered as images."""
+"""Watch of namespaces, which an API requires if it delivers models as images."""
 NODES = Watch(kind=NODE, enqueue=enqueue_nothing, trim=_node)
-"""Required if models are delivered as images."""
+"""Watch of nodes, which an API requires if it delivers models as images."""

@@ -1,4 +1,5 @@
-"""Shared claims: models on a claim that Jobs fill, shared by all workloads of a namespace with these models. Pure."""
+"""Shared claims: models on a claim that Jobs fill. All workloads of a namespace with the same models share the claim.
+No I/O."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from slipway.weights.sources.credentials import mounted, of_operator
 from slipway.weights.sources.registry_access import of_registry
 
 FILLED = "slipway.inference/filled"
-"""Annotation of a claim: the digests of the models that it completely contains."""
+"""Annotation of a claim with the digests of the models that the claim completely contains."""
 FOLDER = "/models"
-"""Mount path of the claim in a Job."""
+"""Path at which a Job mounts the claim."""
 CLAIM_PENDING, FILLING, NOT_FILLED = (
     "SharedPVCClaimPending",
     "SharedPVCMaterializerPending",
@@ -32,7 +33,8 @@ REASONS = {"ReadWriteMany": "RWXSharedVolume", "ReadWriteOnce": "RWOSharedVolume
 
 
 def plan_delivery(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> DeliveryMethod:
-    """Returns the claim, and the remaining work to fill it."""
+    """Return the claim for these models and, once the claim contains all of them, the mounts for the pods. Until then,
+    return the Job that loads the next model."""
     digests = {one.digest: one for one in models}
     set_digest = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()[:12]
     place = Key(key(world.workload).namespace, f"{choices.prefix}cache-{set_digest}")
@@ -76,7 +78,7 @@ def plan_delivery(world: DeliveryWorld, choices: Choices, models: Sequence[Deliv
 
 
 def _volume(choices: Choices) -> str:
-    """Returns the name of the pods' volume."""
+    """Return the name of the volume in the pods."""
     return f"{choices.prefix}shared-pvc"
 
 
@@ -86,7 +88,7 @@ def _filled_digests(pvc: Object | None) -> set[str]:
 
 
 def _claim(world: DeliveryWorld, choices: Choices, pvc: Object, filled: set[str]) -> Object:
-    """Returns the claim with this workload as an owner, and with the record of its content."""
+    """Return the claim with this workload among its owners, and with the digests of the models that it contains."""
     metadata, mine = pvc["metadata"], owner(world.kind, world.workload)
     others = [one for one in owners(pvc) if one.get("uid") != mine["uid"]]
     annotations = {**(metadata.get("annotations") or {}), **({FILLED: ",".join(sorted(filled))} if filled else {})}
@@ -109,7 +111,7 @@ def _folder(digest: str) -> str:
 
 
 def _run(world: DeliveryWorld, pvc: Object | None, claim_name: str, digest: str) -> Run:
-    """Returns the Job that loads a model onto this claim, but not onto an earlier claim of the same name."""
+    """Return the Job that loads a model onto this claim. A Job for an earlier claim of the same name does not count."""
     name = f"{claim_name}-{digest.partition(':')[2][:8]}"
     job = world.jobs.get(name)
     if job is None or pvc is None or deleting(job) or all(one.get("uid") != uid(pvc) for one in owners(job)):
@@ -118,8 +120,8 @@ def _run(world: DeliveryWorld, pvc: Object | None, claim_name: str, digest: str)
 
 
 def _job(world: DeliveryWorld, choices: Choices, pvc: Object, model: DeliveredModel, run: Run) -> Object:
-    """Builds the Job that copies a model to the claim. It runs where the workload may run, because the claim's volume
-    may be permanently bound to the location of its first pod."""
+    """Return the Job that copies a model to the claim. The Job runs on nodes on which the workload can run, because the
+    first pod can bind the claim's volume permanently to its own location."""
     settings, pod = world.settings, template_of(world.kind, world.workload)["spec"]
     runner = Runner(
         image=settings.loader_image,

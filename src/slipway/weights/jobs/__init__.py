@@ -1,1 +1,1 @@
-"""Jobs that load and publish weights, their progress, and their order. Pure."""
+"""The Jobs that load and publish weights, their progress, and their order. No I/O."""

@@ -1,6 +1,6 @@
-"""Loads: Jobs of the loader that load, inspect, check or remove weights. Pure.
+"""Loads: Jobs that load, inspect, check or remove weights with the loader. No I/O.
 
-A Job counts only if it does what is needed now. A Job of an earlier spec is deleted first.
+A Job counts only if it does what is needed now. A Job for an earlier spec is deleted before a new one is created.
 """
 
 from __future__ import annotations
@@ -23,39 +23,42 @@ from slipway.weights.sources.credentials import Access
 
 RETRIES = 4
 RETRY_SECONDS = 300
-"""Interval after which a failed load is retried, because the cause may not be an object that is watched."""
+"""Seconds after which a failed load is retried, because the cause may be outside of the objects that the controller
+watches."""
 LOAD_SECONDS = 24 * 3600
-"""Time limit of a load onto a node. It then fails, so that others get their turn, and the next one resumes it."""
+"""Maximum seconds for a load onto a node. After that, the load fails so that others get their turn, and the next load
+resumes it."""
 ANSWER_SECONDS = 600
-"""Time limit for querying a source, including the start of the pod; a pod does not start on a node without the file."""
+"""Maximum seconds to query a source, including the start of the pod. A pod that mounts a missing file of a node never
+starts."""
 REPORT_SECONDS = 60
-"""How long to wait for the pod's last message after a Job is complete. After that the Job is repeated, which costs
+"""Seconds to wait for the pod's last message after a Job is complete. After that, the Job is repeated, which costs
 little."""
 EVICTION_SECONDS = 600
-"""How long the deletion of a resource waits for its Jobs. After that it is deleted, and its weights stay on the
-volume."""
+"""Maximum seconds that the deletion of a resource waits for its Jobs. After that, the resource is deleted, and its
+weights stay on the volume."""
 LASTING: tuple[Fault, ...] = ("IntegrityCheckFailed", "SourceNotAllowed", "InvalidFileSet", "UnsupportedSource")
-"""Failures that a retry would only repeat, after transferring as many bytes. Changing the spec or deleting the Job
-starts a new attempt."""
+"""Failures that a retry would only repeat, after transferring as many bytes again. A change of the spec or the deletion
+of the Job starts a new attempt."""
 NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 EVERYWHERE: Object = {"operator": "Exists"}
 
 
 class Runner(msgspec.Struct, frozen=True, kw_only=True):
-    """The user and the image with which an API runs the loader."""
+    """The image, labels and security settings with which an API runs the loader."""
 
     image: str
     manager: str
-    """Value of the managed-by label of Jobs and pods."""
+    """Value of the label ``managed-by`` of Jobs and pods."""
     labels: Mapping[str, str] = {}
     """Further labels of Jobs and pods."""
     security: Object = {}
-    """Security context of the container."""
+    """Security context of the loader's container."""
     pod_security: Object = {}
     service_account: str = ""
     image_pull_secrets: tuple[str, ...] = ()
     controller_key: str = ""
-    """The controller's public key; see World."""
+    """Public key with which the loader verifies the controller's requests; empty: the loader's port stays closed."""
 
 
 def container(
@@ -66,8 +69,8 @@ def container(
     name: str = agent.CONTAINER,
     env_from: Sequence[Object] = (),
 ) -> Container:
-    """Returns a container that runs a command of the loader. With the loader's own ``name`` the controller reads its
-    progress; other containers do not open the port."""
+    """Return a container that runs a command of the loader. With the default ``name``, the loader opens its port, on
+    which the controller reads the progress."""
     loader_container = Container(
         name=name,
         image=runner.image,
@@ -83,7 +86,7 @@ def container(
 def task(
     runner: Runner, name: str, namespace: str, container: Container, volumes: tuple[Object, ...], **others: object
 ) -> Object:
-    """Returns a Job with this container. ``others``: further fields of :class:`slipway.serving.pods.job.Task`."""
+    """Return a Job with this container. ``others`` are further fields of ``slipway.serving.pods.job.Task``."""
     loader_task = Task(
         name=name,
         namespace=namespace,
@@ -101,7 +104,7 @@ def task(
 def evict(
     runner: Runner, name: str, namespace: str, place: Place, volume: str, *, options: Sequence[str] = ()
 ) -> Object:
-    """Returns a Job that removes a place's directory, on any node that can mount its claim."""
+    """Return a Job that removes the directory of a place, on any node that can mount the claim."""
     access = place.access_to_all(volume)
     arguments = ("evict", place.path, *options)
     evictor = container(runner, arguments, access, name="evictor")
@@ -113,18 +116,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     job: Object | None = None
-    """None: there is none, or it does something other than what is needed now."""
+    """Manifest of the Job; None: there is no Job, or it does something other than what is needed now."""
     pods: Sequence[Object] = ()
-    """Pods of this Job, newest first."""
+    """Pods of the Job, newest first."""
 
     @property
     def complete_since(self) -> float | None:
-        """Unix time at which it completed; None: it has not."""
+        """Unix time at which the Job completed; None: it has not."""
         return ended(self.job, "Complete")
 
     @property
     def failed_since(self) -> float | None:
-        """Unix time at which it failed; None: it has not."""
+        """Unix time at which the Job failed; None: it has not."""
         return ended(self.job, "Failed")
 
     @property
@@ -137,13 +140,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fault(self) -> tuple[Fault | None, str]:
-        """Returns why its last pod failed: a code, if there is one, and a sentence."""
+        """Reason why the Job's last pod failed: a code, or None if there is none, and a sentence."""
         if (limit := exceeded(self.job)) is not None:
             return None, f"it did not finish within {limit // 60} min"
         return fault(last_error(self.pods))
 
     def retried_at(self) -> float | None:
-        """Returns the Unix time of the next Job; None: this one has not ended, or another one would not help."""
+        """Return the Unix time at which a new Job replaces this one, or None if this one has not ended or a new one
+        would not help."""
         if self.complete_since is not None and self.report is None:
             return self.complete_since + REPORT_SECONDS
         if self.complete_since is not None and self.report is not None and self.report.fault:
@@ -153,17 +157,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def outlived(self, now: float) -> bool:
-        """Whether it is time for another Job; this one is then deleted first."""
+        """Whether it is time for a new Job, which requires that this one is deleted first."""
         retried = self.retried_at()
         return retried is not None and now >= retried
 
     def children(self, child: Object, now: float) -> tuple[Object, ...]:
-        """Returns the Job ``child``, unless it is time for another one."""
+        """Return the Job ``child``, or nothing if it is time for a new Job."""
         return () if self.outlived(now) else (child,)
 
 
 def observe_run(world: World, name: Key, arguments: Sequence[str]) -> Run:
-    """Returns the state of the Job with this name, if its program has these arguments."""
+    """Return the state of the Job with this name. A Job whose program has other arguments counts as missing."""
     existing = world.children.get((JOB, name))
     if existing is None or deleting(existing) or arguments_of(existing) != [*arguments]:
         return Run(name=name.name)
@@ -171,14 +175,14 @@ def observe_run(world: World, name: Key, arguments: Sequence[str]) -> Run:
 
 
 def arguments_of(manifest: Object) -> list[str]:
-    """Returns the program's arguments, which distinguish a Job from another one with the same name."""
+    """Return the arguments of a Job's program, which distinguish it from other Jobs with the same name."""
     arguments: list[str] = manifest["spec"]["template"]["spec"]["containers"][0].get("args", [])
     return arguments
 
 
 def in_place(manifest: Object, owners: Iterable[Kind], namespace: str) -> bool:
-    """Whether a Job is one of ours for a resource of these kinds. Ours run in ``namespace``; Jobs elsewhere may only
-    claim such an owner."""
+    """Whether a Job belongs to a resource of one of these kinds. Jobs outside of ``namespace`` do not count, because
+    users could have created them with a forged owner."""
     named = controller_owner(manifest)
     group = named.api_version.partition("/")[0] if named else ""
     kind = next((one for one in owners if named and (one.group, one.kind) == (group, named.kind)), None)
@@ -186,5 +190,6 @@ def in_place(manifest: Object, owners: Iterable[Kind], namespace: str) -> bool:
 
 
 def is_late(since: str | None, now: float) -> bool:
-    """Whether the Jobs have had enough time since ``since``, a time in Kubernetes' format."""
+    """Whether Jobs have had more than ``EVICTION_SECONDS`` since ``since``, a time in Kubernetes' format. False if
+    ``since`` is None."""
     return since is not None and now - unix_time(since) > EVICTION_SECONDS

@@ -1,4 +1,4 @@
-"""Progress: describes the progress of a load. Pure."""
+"""Messages about the progress and the failure of a load. No I/O."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ AGAIN = "It is retried automatically."
 
 
 class Moving(msgspec.Struct, frozen=True, kw_only=True):
-    """A load that has not ended."""
+    """The state of a load that has not ended."""
 
     message: str
     progress: Progress | None
-    """The last report of its loader."""
+    """Last progress that the loader reported; None: it has not reported any."""
     diagnosis: Diagnosis
-    """The problem of its pods, if any."""
+    """Diagnosis of the Job's pods, with their problem if there is one."""
     running: Sequence[Object]
-    """Its pods that have not ended."""
+    """Pods of the Job that have not ended."""
 
 
 def moving(run: Run, world: World, without: Diagnosis | None = None, *, does: str = LOADING) -> Moving:
-    """Describes a load that has not ended. ``without``: the diagnosis of a Job without pods, if not the usual one.
-    ``does``: a clause that describes the Job."""
+    """Return the state of a load that has not ended. ``without`` is the diagnosis of a Job without pods, if it differs
+    from the usual one. ``does`` is a clause that describes what the Job does."""
     running = [pod for pod in run.pods if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
     reports = (world.agents.get(uid(pod)) for pod in running)
     progress = next((report.progress for report in reports if report and report.progress), None)
@@ -49,18 +49,19 @@ def moving(run: Run, world: World, without: Diagnosis | None = None, *, does: st
 
 
 def _last_sentence(run: Run) -> str:
-    """Returns the last sentence of the newest failed pod."""
+    """Return the reason why the newest pod failed, as a sentence."""
     return sentence(run.fault[1] or "no reason is given")
 
 
 def failed(does: str, run: Run) -> str:
-    """Describes a failed run, and whether it is retried. ``does``: the failed action, such as ``be read``."""
+    """Return a message about a failed load, including whether the load is retried. ``does`` is the failed action, such
+    as ``be read``."""
     again = AGAIN if run.retried_at() is not None else f"Change the spec, or delete the Job {run.name} to try again."
     return f"The weights could not {does}: {_last_sentence(run)} {again}"
 
 
 def _diagnosis(running: Sequence[Object], world: World) -> Diagnosis:
-    """Diagnoses the pods, whose containers are not engines."""
+    """Return the diagnosis of pods that run the loader instead of an engine."""
     patience = Limits(
         startup_seconds=0,
         unschedulable_grace_seconds=world.settings.unschedulable_grace_seconds,

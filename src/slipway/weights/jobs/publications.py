@@ -1,7 +1,7 @@
-"""Publications: the Jobs that add a model to the cluster's registry, or remove it. Pure.
+"""Publications: the Jobs that add a model to the cluster's registry or remove it. No I/O.
 
-A Job has one pod. The next Job continues from the progress of the last one. The number of attempts is in a record,
-which an API stores on the model.
+Each Job has one pod and resumes what the previous Job began. The API stores a record with the number of attempts on the
+model.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from slipway.weights.jobs.loads import LASTING, REPORT_SECONDS, RETRIES, RETRY_S
 from slipway.weights.sources.credentials import Access
 
 FIRST_PAUSE = 10.0
-"""Seconds before the second attempt; the wait doubles with each further one."""
+"""Seconds before the second attempt. The pause doubles with each further attempt."""
 MOST_BYTES = 7 * LONGEST_RESUME
-"""Maximum size of a record: JSON may write a character as six."""
+"""Maximum size of a record in bytes. JSON may encode one character of ``resume`` as six."""
 Count = Annotated[int, Meta(ge=0)]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The part of a publication's state that outlives its pods."""
+    """The state of a publication that outlives its pods."""
 
     attempt: Count = 0
-    """Number of Jobs so far."""
+    """Number of Jobs that have been created."""
     failures: Count = 0
-    """Consecutive Jobs without progress."""
+    """Number of consecutive Jobs without progress."""
     percent: Annotated[int, Meta(ge=0, le=100)] = 0
-    """Progress when the latest Job was created."""
+    """Progress in percent at the time when the latest Job was created."""
     total: Count = 0
-    """Expected total in bytes; 0: unknown."""
+    """Expected total number of bytes; 0: it is unknown."""
     resume: Annotated[str, Meta(max_length=LONGEST_RESUME)] = ""
-    """State for the next Job."""
+    """State from the last loader with which the next one resumes; empty: there is none."""
 
     def text(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -56,7 +56,7 @@ FIRST = Record(attempt=1)
 
 
 def parse_record(text: str | None) -> Record:
-    """Parses a record. Returns an empty one if the text is missing or invalid."""
+    """Parse a record. Return an empty record if the text is missing or invalid."""
     try:
         return decode_json(text or "", Record, most=MOST_BYTES)
     except DecodingError:
@@ -64,12 +64,13 @@ def parse_record(text: str | None) -> Record:
 
 
 def name(model: Object, what: str, attempt: int = 0) -> str:
-    """Returns the name of a Job."""
+    """Return the name of the Job that publishes or removes a model. ``what`` is the action, and ``attempt`` is the
+    number of the Job."""
     return job_name(key(model).name, uid(model), what, attempt)
 
 
 def observe_run(world: World, place: Key) -> Run:
-    """Returns the state of the existing Job."""
+    """Return the state of the Job with this name."""
     existing = world.children.get((JOB, place))
     if existing is None or deleting(existing):
         return Run(name=place.name)
@@ -86,8 +87,8 @@ def job(
     *,
     retries: int = 0,
 ) -> Object:
-    """Builds the Job of a run, which publishes or deletes an artifact. An existing one keeps its own arguments, because
-    a Job cannot be changed."""
+    """Return the Job of a run, which publishes or deletes an artifact. A Job that exists keeps its arguments, because
+    the pod template of a Job cannot be changed."""
     settings = world.settings
     command = arguments if run.job is None else jobs.arguments_of(run.job)[1:]
     runner = Runner(
@@ -103,12 +104,13 @@ def job(
 
 
 def result(run: Run) -> Publication | None:
-    """Returns the publication that a run reports; None: it is not complete, or its message is lost."""
+    """Return the publication that a run reports, or None if the run is not complete or its message is lost."""
     return publication.parse_publication(termination_message(run.pods)) if run.complete_since is not None else None
 
 
 def update_record(record: Record, run: Run, world: World, progress: str) -> Record:
-    """Returns the record with the loader's last report. ``progress``: from the status, such as ``17%``."""
+    """Return the record with the values from the loader's last report. ``progress`` is the percentage in the status,
+    such as ``17%``."""
     if percent_of(progress) > record.percent:
         record = msgspec.structs.replace(record, failures=0)
     report = _report(run, world)
@@ -124,7 +126,7 @@ def update_record(record: Record, run: Run, world: World, progress: str) -> Reco
 
 
 def size(run: Run, world: World) -> int:
-    """Returns the final number of bytes, according to the loader's current report; 0: unknown."""
+    """Return the total number of bytes to send, according to the loader's current report, or 0 if it is unknown."""
     report = _report(run, world)
     return max(report.progress.total_bytes, 0) if report and report.progress else 0
 
@@ -135,12 +137,12 @@ def _report(run: Run, world: World) -> AgentReport | None:
 
 
 def has_given_up(record: Record, run: Run) -> bool:
-    """Whether an attempt failed with a known code, or was the last one."""
+    """Whether the failed attempt has a known cause, or was the last of several quick retries."""
     return run.failed_since is not None and (run.fault[0] is not None or record.failures >= RETRIES)
 
 
 def retried_at(record: Record, run: Run) -> float | None:
-    """Returns the Unix time of the next attempt; None: this one has not ended, or another one would fail the same
+    """Return the Unix time of the next attempt, or None if this one has not ended or another one would fail in the same
     way."""
     if run.complete_since is not None and result(run) is None:
         return run.complete_since + REPORT_SECONDS
@@ -151,28 +153,28 @@ def retried_at(record: Record, run: Run) -> float | None:
 
 
 def is_time(record: Record, run: Run, now: float) -> bool:
-    """Whether it is time for another attempt."""
+    """Whether it is time for the next attempt."""
     at = retried_at(record, run)
     return at is not None and now >= at
 
 
 def next_attempt(record: Record, progress: str) -> Record:
-    """Returns the record of the next attempt. ``progress``: from the status, such as ``17%``."""
+    """Return the record for the next attempt. ``progress`` is the percentage in the status, such as ``17%``."""
     attempt, failures = record.attempt + 1, record.failures + 1
     return msgspec.structs.replace(record, attempt=attempt, failures=failures, percent=percent_of(progress))
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a publication without a result."""
+    """The state of a publication that has no result yet."""
 
     message: str
     failed: bool = False
     fault: str | None = None
-    """Reason of the failure, if any."""
+    """Code of the failure; None: there is none."""
     done: int = 0
     """Number of bytes sent."""
     recheck: float | None = None
-    """Seconds after which the state may change without an event."""
+    """Seconds after which the state may change without an event; None: only an event changes it."""
 
 
 def state(record: Record, run: Run, world: World) -> State:
@@ -194,12 +196,13 @@ def state(record: Record, run: Run, world: World) -> State:
 
 
 def percent(done: int, total: int, before: str) -> str:
-    """Returns a percentage such as ``17%``. It is never below ``before``, because a new attempt first has to detect
-    what is already stored. Only a result gives 100."""
+    """Return the progress as a percentage such as ``17%``. The percentage is never lower than ``before``, because a new
+    attempt first has to find out what is already stored. Only a complete publication has 100%, so 99% is the
+    maximum."""
     return f"{min(max(percent_of(before), done * 100 // total if total > 0 else 0), 99)}%"
 
 
 def percent_of(text: str) -> int:
-    """Parses a percentage; 0 for any other text."""
+    """Parse a percentage such as ``17%``. Return 0 for any other text."""
     number = text.removesuffix("%")
     return min(int(number), 100) if number.isascii() and number.isdecimal() and len(number) < 4 else 0

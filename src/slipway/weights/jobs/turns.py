@@ -1,8 +1,9 @@
-"""Turns: which models may be published now, and how much space they have. Pure.
+"""Turns: which models may be published now, and how much storage they may use. No I/O.
 
-Turns depend only on the status of models, which authors cannot write; Jobs can be forged. Each namespace has its own
-queue, oldest model first. Its first model waits in one line with the first models of all other namespaces. The cost of
-examining a model therefore does not depend on the number of other authors' models.
+Turns depend only on the status of models, which authors cannot write. Jobs do not count, because authors can forge
+them. Each namespace has its own queue of models, oldest first. The first model of each queue waits for a turn together
+with the first models of all other namespaces. Therefore the cost of checking one model does not depend on the number of
+other authors' models.
 """
 
 from __future__ import annotations
@@ -23,42 +24,43 @@ from slipway.serving.contract.api import Enqueue, Listers, Watch, World
 from slipway.serving.contract.watches import owned_by
 
 PENDING, PUBLISHING = "Pending", "Publishing"
-"""Phases of models that wait for their turn, and of models that have it."""
+"""Phases of models that wait for a turn, and of models that have a turn."""
 TURN = "Turn"
-"""Condition: True for a model that has its turn, Unknown for the first one of a namespace, which is next, and False for
-those behind it."""
+"""Condition of a model: True if it has a turn, Unknown if it is the first of its namespace and next in line, and False
+if it waits behind another model."""
 HAS, NEXT, WAITS = "has", "next", "waits"
-"""Values of the index TURN: models that have a turn; the first ones of their namespaces; all waiting models, with the
-namespace appended."""
+"""Values of the index ``TURN``: for models that have a turn; for the first model of each namespace, with and without
+the namespace appended; and for all waiting models, with the namespace appended."""
 SLICE_SECONDS = 3600.0
-"""Time after which a model yields to one of another namespace if there is no free turn; it continues with its next
-turn."""
+"""Seconds after which a model gives up its turn if a model of another namespace waits and no turn is free. The model
+continues with its next turn."""
 UNKNOWN_SECONDS = 60.0
-"""How long a model waits for the size of the models published before it, if space is limited."""
+"""Maximum seconds that a model waits for the size of models with a turn to become known, if storage is limited."""
 _WOKEN = 4
-"""Number of models to check for each free turn, because some may not be able to begin."""
+"""Number of models to enqueue for each free turn, because some of them may not be able to start."""
 
 Place = Literal["has", "next", "waits"]
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """The models that share a number of turns."""
+    """The models that share a number of turns, and their limits."""
 
     kinds: tuple[Kind, ...]
     at_once: int
-    """Maximum models published concurrently."""
+    """Number of turns: the maximum number of models that are published at the same time."""
     capacity: str = ""
     """Maximum total size of all artifacts; empty: unlimited."""
     share: int = 100
-    """Percentage of it that the models of one namespace can use."""
+    """Percentage of ``capacity`` that the models of one namespace may use."""
     copies: int = 1
-    """How often the registry stores the files of each artifact."""
+    """Number of times that the registry stores the files of each artifact."""
     reserved: Callable[[Object], int] = lambda _model: 0
-    """Returns the bytes that a model's upload uses, or is about to use."""
+    """Function that returns the bytes of storage that the upload of a model uses or has reserved."""
 
 
 def by_turn(model: Object) -> Iterable[str]:
-    """Index function for :data:`TURN`. A model without conditions is new: it may have to wait."""
+    """Return the values of the index ``TURN`` for a model; none if the model neither waits nor has a turn. A model
+    without conditions is new and counts as waiting."""
     status, namespace = model.get("status") or {}, key(model).namespace
     phase, turn = status.get("phase") or PENDING, find(model, TURN)
     if deleting(model) or phase not in (PENDING, PUBLISHING):
@@ -72,15 +74,16 @@ def by_turn(model: Object) -> Iterable[str]:
 
 
 def watches(kind: Kind, kinds: Sequence[Kind], at_once: int) -> tuple[Watch, ...]:
-    """Returns the watches of one kind for the models that share its turns."""
+    """Return the watches with which a controller of ``kind`` notices that a model may get or lose a turn. The models of
+    all ``kinds`` share the turns."""
     indexes: dict[str, IndexFunction] = {TURN: by_turn}
     enqueue = _enqueue_waiting(kind, kinds, at_once)
     return (*owned_by(kind, JOB), *(Watch(kind=one, enqueue=enqueue, indexes=indexes) for one in kinds))
 
 
 def place(world: World, queue: Queue) -> Place:
-    """Returns the resource's position: it has its turn according to its status, is first in its namespace, or waits
-    behind another."""
+    """Return the position of the resource: it has a turn according to its status (``has``), is the first of its
+    namespace (``next``), or waits behind another model (``waits``)."""
     mine = world.resource
     namespace, now = key(mine).namespace, set(by_turn(mine))
     if HAS in now:
@@ -92,8 +95,9 @@ def place(world: World, queue: Queue) -> Place:
 
 
 def has_turn(world: World, queue: Queue) -> bool:
-    """Whether the resource may be published now. With a limit on the total size, one starts at a time: the size of a
-    model that starts is unknown at first, so a namespace that starts again and again would keep others waiting."""
+    """Whether the resource may be published now. If storage is limited, only one publication may start at a time: the
+    size of a new publication is unknown at first, so a namespace that repeatedly starts publications would otherwise
+    keep all others waiting."""
     at = place(world, queue)
     if at != "next":
         return at == "has"
@@ -106,7 +110,7 @@ def has_turn(world: World, queue: Queue) -> bool:
 
 
 def must_yield(world: World, queue: Queue) -> bool:
-    """Whether the resource has had its turn for so long that it yields to another namespace's model."""
+    """Whether the resource has had its turn for so long that it must give way to a model of another namespace."""
     mine, running = world.resource, _list_models(world.listers, queue.kinds, HAS)
     held = _count_turns(running)
     if _since(mine) is None or _free(held, queue.at_once) > 0 or place(world, queue) != "has":
@@ -120,14 +124,14 @@ def must_yield(world: World, queue: Queue) -> bool:
 
 
 def remaining_slice(model: Object, world: World) -> float:
-    """Returns the seconds for which a model with a turn is certain to keep it."""
+    """Return the seconds for which a model is certain to keep its turn; negative if that time is over."""
     since = _since(model)
     return SLICE_SECONDS - (world.now - since) if since is not None else SLICE_SECONDS
 
 
 def room(world: World, queue: Queue) -> int | None:
-    """Returns the bytes that the resource can use in addition to all other models, within the share of its namespace;
-    None: unlimited. Raises LookupError while it is unknown."""
+    """Return the bytes of storage that the resource may use, given what all other models use and the share of its
+    namespace, or None if storage is unlimited. Raise LookupError while the size of another model is unknown."""
     if not queue.capacity:
         return None
     limit, namespace = math.floor(amount(queue.capacity)), key(world.resource).namespace
@@ -149,18 +153,20 @@ def room(world: World, queue: Queue) -> int | None:
 
 
 def is_published(model: Object) -> bool:
-    """Whether the size in its status is that of an artifact, and not just a publisher's report."""
+    """Whether a model has an artifact. If not, the size in its status is only what its publisher reported."""
     return bool(((model.get("status") or {}).get("artifact") or {}).get("digest"))
 
 
 def size_of(model: Object) -> int:
-    """Returns the size in a model's status, of its artifact or as reported by its publisher. 0: unknown."""
+    """Return the size in bytes in a model's status, either of its artifact or as its publisher reported it, or 0 if it
+    is unknown."""
     size = ((model.get("status") or {}).get("artifact") or {}).get("sizeBytes")
     return max(size, 0) if isinstance(size, int) else 0
 
 
 def _size_in_turn(model: Object, world: World, limit: int) -> int:
-    """Returns the size that the publisher reports for a model with a turn. Raises LookupError while it is unknown."""
+    """Return the size in bytes that the publisher of a model with a turn reports, at most ``limit``. Raise LookupError
+    while the size is unknown."""
     size, since = size_of(model), _since(model)
     if not size and (since is None or world.now - since < UNKNOWN_SECONDS):
         raise LookupError(f"{model['kind']} {key(model)}")
@@ -168,7 +174,7 @@ def _size_in_turn(model: Object, world: World, limit: int) -> int:
 
 
 def may_begin(world: World, queue: Queue) -> bool:
-    """Whether it is the resource's turn, and the available space is known."""
+    """Whether the resource may be published now and the storage that it may use is known."""
     if not has_turn(world, queue):
         return False
     try:
@@ -179,7 +185,7 @@ def may_begin(world: World, queue: Queue) -> bool:
 
 
 def age(model: Object) -> tuple[str, ...]:
-    """Sort key of models: oldest first."""
+    """Return the sort key that puts older models first."""
     return (model["metadata"].get("creationTimestamp", ""), model["kind"], *key(model))
 
 
@@ -192,12 +198,13 @@ def _list_models(listers: Listers, kinds: Iterable[Kind], value: str) -> list[Ob
 
 
 def _count_turns(models: Iterable[Object]) -> Counter[str]:
-    """Counts the turns of each namespace. Cluster-scoped models count as one namespace."""
+    """Return the number of turns that each namespace has. Cluster-scoped models count as one namespace."""
     return Counter(key(one).namespace for one in models)
 
 
 def _most_of_one(at_once: int) -> int:
-    """Returns the maximum turns of one namespace, which leaves one for the others."""
+    """Return the maximum number of turns of one namespace, which leaves at least one turn to others if there is more
+    than one."""
     return max(at_once - 1, 1)
 
 
@@ -206,14 +213,14 @@ def _free(held: Mapping[str, int], at_once: int) -> int:
 
 
 def _since(model: Object) -> float | None:
-    """Returns the Unix time at which a model got its turn; None if it does not have it."""
+    """Return the Unix time at which a model got its turn, or None if it has no turn."""
     turn = find(model, TURN) or {}
     return unix_time(turn["lastTransitionTime"]) if turn.get("status") == "True" else None
 
 
 def _in_line(first: Iterable[Object], held: Mapping[str, int], at_once: int, now: str) -> list[Object]:
-    """Returns the models in the order of their turns: first those whose namespace has the fewest turns; among equals,
-    the one that has been first in its namespace the longest. So namespaces take turns."""
+    """Return the models in the order in which they get a turn: first those whose namespace has the fewest turns and,
+    among these, the one that has been the first of its namespace for the longest time."""
 
     def since(model: Object) -> str:
         turn = find(model, TURN) or {}
@@ -229,8 +236,8 @@ def _in_line(first: Iterable[Object], held: Mapping[str, int], at_once: int, now
 
 
 def _enqueue_waiting(kind: Kind, kinds: Sequence[Kind], at_once: int) -> Enqueue:
-    """Returns a map function for the models of ``kind``: a change of a model of any kind enqueues those that may get or
-    lose a turn."""
+    """Return a map function for the models of ``kind``. When a model of any of the ``kinds`` changes, the function
+    enqueues the models that may get or lose a turn."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         before, after = (set(by_turn(one)) if one else set() for one in (change.old, change.new))

@@ -1,1 +1,1 @@
-"""Sources of weights: their addresses, their credentials, and catalogs of other clusters."""
+"""Sources of weights: their URLs, their credentials, and catalogs of other clusters."""

@@ -1,7 +1,7 @@
-"""Requests to other clusters' catalogs, for the controller and the depot: a catalog's entries, and grants for one of
-them.
+"""Requests of the controller and the depot to the catalogs of other clusters: for all entries, and for a grant for one
+entry.
 
-The server is untrusted: responses are limited in size and time, redirects are not followed, and addresses of this
+The server is untrusted. Responses are limited in size and time, redirects are not followed, and addresses of this
 machine or of identity services are not contacted. The credential is sent only to the catalog's own address.
 """
 
@@ -36,34 +36,33 @@ from slipway.serving.wire.catalogs import (
 
 HERE = ("127.0.0.0/8", "0.0.0.0/8", "169.254.0.0/16", "::1/128", "::/128", "fe80::/10")
 SECONDS = 30.0
-"""Time limit for a complete response."""
+"""Maximum seconds to receive a complete response."""
 _LIMIT = aiohttp.ClientTimeout(total=SECONDS, sock_connect=10.0)
 REASON_BYTES = 4096
-"""Maximum bytes to read of an error response."""
+"""Maximum number of bytes to read of an error response."""
 _REFUSED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 
 
 class CatalogError(Exception):
-    """The catalog returned an error or an invalid response. The message contains no credentials, and only a short
-    reason from the response."""
+    """A failed request to a catalog, or an invalid response. The message contains no credentials."""
 
     def __init__(self, reason: str, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.reason, self.message = reason, message
         self.passing = passing
-        """Whether it may resolve itself."""
+        """Whether the problem may disappear without a change."""
 
 
 class CatalogEndpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The address and credentials of a catalog."""
+    """The URL and the credentials of a catalog."""
 
     url: str
-    """URL without a trailing slash."""
+    """Base URL without a trailing slash."""
     authorization: str
-    """Value of the header."""
+    """Value of the header ``Authorization``."""
     authority: str = ""
-    """CA certificate in PEM format; empty: the public authorities."""
+    """CA certificate in PEM format; empty: public CAs."""
 
     def __repr__(self) -> str:
         return f"CatalogEndpoint({self.url!r})"
@@ -73,27 +72,27 @@ class CatalogResponse(NamedTuple):
     """The result of a request for a catalog."""
 
     document: Document | None
-    """None: not changed."""
+    """Decoded catalog; None: it has not changed."""
     tag: str
-    """The response's ETag."""
+    """ETag of the response."""
 
 
 def policy(blocked: Sequence[str] = ()) -> AddressPolicy:
-    """Returns the policy for catalogs: other clusters have private addresses, so everything is allowed except this
-    machine's own addresses, the clouds' identity services, and the networks that the operator blocks."""
+    """Return the address policy for catalogs. Other clusters have private addresses, so all addresses are allowed
+    except those of this machine, of the clouds' identity services, and of the networks that the operator blocks."""
     return AddressPolicy(allowed=EVERYWHERE, blocked=(*METADATA, *HERE, *blocked))
 
 
 def loader_arguments(blocked: Sequence[str] = ()) -> list[str]:
-    """Returns the loader's arguments for the same policy."""
+    """Return the loader's arguments that express ``policy``."""
     rules = policy(blocked)
     allowed = (f"--allow-host={one}" for one in rules.allowed)
     return ["--guard", *allowed, *(f"--block-network={one}" for one in rules.blocked)]
 
 
 def authorization(secret: Mapping[str, str]) -> str:
-    """Returns the header for a Secret's data (base64): ``token``, or ``username`` and ``password``. Raises CatalogError
-    if they are invalid."""
+    """Return the value of the header ``Authorization`` for the data of a Secret, whose values are in base64: ``token``,
+    or ``username`` and ``password``. Raise CatalogError if they are missing or invalid."""
     credentials = {name: _text(secret[name]) for name in ("token", "username", "password") if secret.get(name)}
     if credentials.get("token"):
         return f"Bearer {credentials['token']}"
@@ -104,7 +103,8 @@ def authorization(secret: Mapping[str, str]) -> str:
 
 
 def authority(secret: Mapping[str, str]) -> str:
-    """Returns the CA certificate in a Secret's data. Raises CatalogError if there is none."""
+    """Return the CA certificate in the data of a Secret, in PEM format. Raise CatalogError if it is missing or
+    invalid."""
     text = _text(secret.get("ca.crt", ""))
     if not text:
         raise CatalogError("InvalidAuthority", "The Secret has no ca.crt.")
@@ -124,7 +124,8 @@ def _text(value: str) -> str:
 
 
 async def fetch_catalog(endpoint: CatalogEndpoint, allowed: AddressPolicy, tag: str = "") -> CatalogResponse:
-    """Returns the catalog, or the information that it still has the ETag ``tag``. Raises CatalogError."""
+    """Return the catalog, or a response without a document if the catalog still has the ETag ``tag``. Raise
+    CatalogError."""
     headers = {"If-None-Match": tag} if tag else {}
     answer = await _send_request(endpoint, allowed, "GET", CATALOG, CATALOG_BYTES, headers=headers)
     if answer.status == HTTPStatus.NOT_MODIFIED:
@@ -140,7 +141,7 @@ async def fetch_catalog(endpoint: CatalogEndpoint, allowed: AddressPolicy, tag: 
 
 
 async def exchange(endpoint: CatalogEndpoint, allowed: AddressPolicy, request: GrantRequest) -> Grant:
-    """Returns a grant for one entry. Raises CatalogError."""
+    """Return a grant for one entry of a catalog. Raise CatalogError."""
     answer = await _send_request(endpoint, allowed, "POST", GRANTS, GRANT_BYTES, json=msgspec.to_builtins(request))
     try:
         return read_grant(answer.body, request)
@@ -157,7 +158,7 @@ class _Answer(NamedTuple):
 async def _send_request(
     endpoint: CatalogEndpoint, allowed: AddressPolicy, method: str, path: str, most: int, **options: Any
 ) -> _Answer:
-    """Sends one request on its own connection. Raises CatalogError."""
+    """Send one request on a separate connection, and return the response. Raise CatalogError."""
     try:
         address = URL(endpoint.url + path)
     except ValueError:
@@ -207,7 +208,8 @@ def _check_response(endpoint: CatalogEndpoint, response: aiohttp.ClientResponse,
 
 
 async def _read_body(endpoint: CatalogEndpoint, response: aiohttp.ClientResponse, most: int) -> bytearray:
-    """Returns the response body, of at most ``most`` bytes after decompression. Raises CatalogError."""
+    """Return the body of a successful response, at most ``most`` bytes after decompression. Return no bytes for an
+    error. Raise CatalogError if the body is longer."""
     body = bytearray()
     if response.status != HTTPStatus.OK:
         return body
@@ -219,7 +221,8 @@ async def _read_body(endpoint: CatalogEndpoint, response: aiohttp.ClientResponse
 
 
 async def _trust(pem: str) -> ssl.SSLContext:
-    """Returns a TLS context for a CA certificate. Raises CatalogError if it is invalid."""
+    """Return a TLS context that trusts a CA certificate in PEM format, or the public CAs if ``pem`` is empty. Raise
+    CatalogError if the certificate is invalid."""
     try:
         return await asyncio.to_thread(ssl.create_default_context, cadata=pem or None)
     except (ssl.SSLError, ValueError) as error:
@@ -229,11 +232,11 @@ async def _trust(pem: str) -> ssl.SSLContext:
 
 
 class _NotAllowedError(OSError):
-    """The address must not be contacted."""
+    """The address policy does not allow the address."""
 
 
 class _Guarded(AbstractResolver):
-    """Resolves names, and rejects those with a forbidden address. Connections use the checked addresses."""
+    """A DNS resolver that rejects hosts with a forbidden address. Connections use the addresses that it has checked."""
 
     def __init__(self, allowed: AddressPolicy) -> None:
         self._allowed, self._inner = allowed, ThreadedResolver()

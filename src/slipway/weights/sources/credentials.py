@@ -1,7 +1,7 @@
-"""Credentials: what a container needs to read a source: variables, volumes, mounts and pull secrets. Pure.
+"""Credentials: the variables, volumes, mounts and pull secrets with which a container can read a source. No I/O.
 
-They come from Secrets in the resource's namespace, which the controller never reads. A missing Secret is not an error,
-because public sources need none, unless a key is required.
+The values are in Secrets of the resource's namespace, which the controller never reads. A missing Secret is not an
+error, because public sources need none, unless a key is required.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from slipway.serving.pods.server import Mount, variables
 S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 OSS_KEYS = ("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET")
 CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "AWS_CA_BUNDLE")
-"""Variables with the trusted CA certificates, for the clients of the sources."""
+"""Environment variables with the path of trusted CA certificates, for the HTTP clients of all sources."""
 CA_KEY, CA_FOLDER, CA_VOLUME = "ca.crt", "/etc/slipway/ca", "certificate-authorities"
 GOOGLE_VARIABLE, GOOGLE_FILE = "GOOGLE_APPLICATION_CREDENTIALS", "credentials.json"
 GOOGLE_FOLDER, GOOGLE_VOLUME = "/secrets/gcp-credentials", "gcp-credentials"
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """Additions to a container and its pod."""
+    """Additions to a container and its pod that give access to a source or a volume."""
 
     env: tuple[Object, ...] = ()
     volumes: tuple[Object, ...] = ()
@@ -35,7 +35,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     image_pull_secrets: tuple[str, ...] = ()
 
     def __add__(self, other: Access) -> Access:
-        """Combines both; if they have a variable in common, the other's value counts."""
+        """Return the additions of both. If both set a variable, the value of ``other`` wins."""
         return Access(
             env=(*without(self.env, other.env), *other.env),
             volumes=self.volumes + other.volumes,
@@ -45,13 +45,13 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mounted(volume: Object, path: str, *, sub_path: str = "", read_only: bool = False) -> Access:
-    """Returns access to a volume of the pod, or a path inside it, at a path of the container."""
+    """Return the access to a volume of the pod, or to ``sub_path`` in the volume, at the container's path ``path``."""
     return Access(volumes=(volume,), mounts=(Mount(volume["name"], path, sub_path=sub_path, read_only=read_only),))
 
 
 def from_secret(name: str, keys: Mapping[str, str], needed: Collection[str] = ()) -> tuple[Object, ...]:
-    """Returns variables with values from a Secret, in a container's format; empty without a ``name``. ``keys``:
-    variable -> key. ``needed``: variables without which the pod does not start."""
+    """Return environment variables, in a container's format, with values from a Secret; empty if ``name`` is empty.
+    ``keys`` maps variables to keys of the Secret. The pod does not start without the variables in ``needed``."""
     if not name:
         return ()
     sources = {
@@ -62,7 +62,7 @@ def from_secret(name: str, keys: Mapping[str, str], needed: Collection[str] = ()
 
 
 def from_google(secret: str, key: str) -> Access:
-    """Returns access to a service account's key file; empty without a ``secret``."""
+    """Return the access to the key file of a Google service account; empty if ``secret`` is empty."""
     if not secret:
         return Access()
     file = mounted(volumes.secret(GOOGLE_VOLUME, secret, {key: GOOGLE_FILE}), GOOGLE_FOLDER, read_only=True)
@@ -70,7 +70,7 @@ def from_google(secret: str, key: str) -> Access:
 
 
 def of_operator(loader: Loader) -> Access:
-    """Returns the operator's additions to every loader that reads a source: environment variables, CA certificates."""
+    """Return what the operator adds to every loader that reads a source: environment variables and CA certificates."""
     own = Access(env=variables(loader.env))
     if not loader.ca_config_map:
         return own
@@ -80,16 +80,16 @@ def of_operator(loader: Loader) -> Access:
 
 
 def hub_mirror(endpoint: str) -> tuple[Object, ...]:
-    """Returns the variable for a mirror of the Hub; empty without one."""
+    """Return the environment variable for a mirror of the Hugging Face Hub; empty if ``endpoint`` is empty."""
     return variables(huggingface.environment(endpoint))
 
 
 def renamed_token(env: Sequence[Object], env_from: Sequence[Object]) -> tuple[Object, ...]:
-    """Returns the current variable for a Hub token that the user set under its old name; empty if the current one is
-    set.
+    """Return the current environment variable for a Hub token that the user set under its old name; empty if the
+    current variable is set or there is no token.
 
-    A token from ``envFrom`` becomes an optional key of its only Secret. With several Secrets it is unknown which one
-    has it, and a variable has only one source.
+    A token from ``envFrom`` is read from the only Secret in it, as an optional key. With several Secrets, the one with
+    the token is unknown, and a variable has only one source.
     """
     variables, old = {variable["name"]: variable for variable in env}, huggingface.OLD_TOKEN
     if huggingface.TOKEN in variables:

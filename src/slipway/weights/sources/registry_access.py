@@ -1,6 +1,7 @@
-"""Access to the cluster's own registry with the pod's service account, for which the depot signs tokens. Pure.
+"""Access to the cluster's own registry with the pod's service account, for which the depot signs tokens. No I/O.
 
-The token is only valid for the depot and changes while the pod runs, so it is a file that the kubelet updates.
+The service account's token is valid only for the depot and changes while the pod runs. Therefore it is in a file that
+the kubelet updates.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ TOKEN_SECONDS = 3600
 
 
 def of_registry(ca: str) -> Access:
-    """Returns what a pod needs to use the registry: a token, and the CA certificate if one is set. ``ca``: CA
-    certificate of registry and depot in PEM format; empty: the public ones."""
+    """Return the access of a pod to the registry: a service account token and a CA certificate. ``ca`` is the
+    certificate of the CA of registry and depot in PEM format; empty: a public CA."""
     claim = {"audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": FILE}
     volume: Object = {"name": VOLUME, "projected": {"sources": [{"serviceAccountToken": claim}]}}
     environment = {TOKEN_VARIABLE: f"{FOLDER}/{FILE}"} | ({CA_VARIABLE: ca} if ca else {})

@@ -1,7 +1,7 @@
-"""Sources: parses the URL of weights in a spec, and rejects invalid ones. Pure.
+"""A parser for the URLs of weights in a spec, which rejects invalid URLs. No I/O.
 
-A schema's pattern accepts some URLs that name nothing, or something that must not be read, so everything is checked
-again here. The loader's arguments are built from the parsed parts, never from the text itself.
+The pattern in the schema accepts some URLs that identify no weights, or weights that must not be read, so this module
+checks the whole URL. The loader's arguments are built from the parsed parts, never from the text itself.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from slipway.serving.contract.settings import Sources
 from slipway.spelling import did_you_mean
 
 Kind = Literal["web", "hub", "repository", "bucket", "claim", "host"]
-"""A file at a web address; files of a Hub repository; a whole repository; files of a bucket; a path on a claim; a path
-on the node."""
+"""Kind of a source: a file at an HTTP URL; files of a Hub repository; a whole Hub repository; files of a bucket; a path
+on a claim; a path on the node."""
 
 Fault = Literal["InvalidSource", "SourceNotAllowed", "InvalidFileSet"]
 SUFFIX = ".gguf"
@@ -32,13 +32,13 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?:/|$)")
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,254}")
 CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 FILE = re.compile(r".+\.[A-Za-z][A-Za-z0-9_]{0,15}")
-"""Last path component that is the name of a file instead of a folder."""
+"""Pattern of a last path component that is the name of a file instead of a directory."""
 GLOB = re.compile(r"[*?\[]")
 ROOM = "the claim, then the path in it: pvc://weights/llama/model.gguf"
 
 
 class SourceError(ValueError):
-    """The text names no weights, or weights that must not be read."""
+    """The text identifies no weights, or weights that must not be read."""
 
     def __init__(self, reason: Fault, message: str) -> None:
         super().__init__(message)
@@ -47,55 +47,57 @@ class SourceError(ValueError):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A text, and the files requested from it."""
+    """The text that identifies a source, and the files requested from it."""
 
     text: str
     name: str = ""
-    """Name of the resource, used for files without a meaningful name."""
+    """Name of the resource, used for files without a usable name."""
     files: tuple[str, ...] = ()
-    """Paths or patterns below the URL, main file first. Empty: all, or the one file that it names."""
+    """Paths or patterns below the URL, main file first; empty: the file that the URL names, or all files."""
     companion: str = ""
-    """Path of a further file, such as a projector."""
+    """Path of a further file, such as a projector; empty: there is none."""
     gguf: bool = False
     """Whether the weights are a single GGUF file."""
     hashed: bool = False
-    """Whether a hash of a single file is expected."""
+    """Whether the spec contains the expected hash of a single file."""
     any_path: bool = False
-    """Whether no node of the cluster reads it, so that any node path is allowed."""
+    """Whether every path on a node is allowed, because no node of the cluster reads it."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed source."""
+    """A source of weights, as parsed from a spec."""
 
     kind: Kind
     url: str = ""
-    """URL for the loader: ``https://...``, ``hf://owner/name@revision``, ``s3://bucket/folder``."""
+    """URL for the loader, such as ``https://...``, ``hf://owner/name@revision`` or ``s3://bucket/folder``; empty: the
+    source is a claim or a path on the node."""
     repository: str = ""
-    """``owner/name[@revision]``, for engines."""
+    """``owner/name[@revision]`` for engines; empty: the source is not a whole repository."""
     claim: str = ""
     path: str = ""
-    """Path inside the claim (relative), or on the node (absolute)."""
+    """Path relative to the claim, or absolute path on the node."""
     files: tuple[str, ...] = ()
-    """Paths or patterns below ``url``, main file first. Empty: the one file that it names, or all of a folder."""
+    """Paths or patterns below ``url``, main file first; empty: the file that the URL names, or all files of a
+    directory."""
     stored_as: str = ""
-    """Name of a single file in the cache; empty: files keep their paths."""
+    """Name of the single file in the cache; empty: files keep their paths."""
 
     @property
     def main(self) -> str:
-        """The file for the engine's command line, inside the cache folder. Empty: it is known only after listing the
-        files, or it is the folder itself."""
+        """Path of the main file in the cache directory, for the engine's command line; empty: the path is known only
+        after the files are listed, or it is the directory itself."""
         if self.stored_as:
             return self.stored_as
         return self.files[0] if self.files and not GLOB.search(self.files[0]) else ""
 
     @property
     def cached(self) -> bool:
-        """Whether a loader downloads it into a cache."""
+        """Whether the loader downloads the source into a cache."""
         return self.kind in ("web", "hub", "bucket", "host")
 
 
 def parse(request: Request, rules: Sources) -> Source:
-    """Parses a source. Raises SourceError."""
+    """Parse the text of a request as a source. Raise SourceError if it is invalid or not allowed."""
     text = request.text
     if not text.isprintable() or any(character.isspace() or character == "\\" for character in text):
         raise _invalid(f"{redact_url(text)!r} has invalid characters")
@@ -213,7 +215,7 @@ def _host(path: str, request: Request, rules: Sources) -> Source:
 
 
 def on_node(path: str, rules: Sources) -> bool:
-    """Whether the operator allows a node path: it is one of the allowed folders, or below one."""
+    """Whether the operator allows a path on the node, because it is one of the allowed directories or below one."""
     place = path.rstrip("/")
     named = any(root.rstrip("/") == place for root in rules.allowed_host_path_roots)
     return not _fault(place[1:]) and (named or any(_below(place, root) for root in rules.allowed_host_path_roots))
@@ -229,14 +231,15 @@ def _stored(name: str, request: Request) -> str:
 
 
 def file_name(source_name: str, name: str) -> str:
-    """Returns the name for a stored GGUF file: its name in the source, without characters that shells and engines
-    cannot handle, or else the resource's ``name``, or ``model``."""
+    """Return the name under which a GGUF file is stored: its name in the source, without characters that shells and
+    engines cannot handle. If no characters are left, use the resource's ``name``, or ``model``."""
     stem = source_name[: -len(SUFFIX)] if source_name.lower().endswith(SUFFIX) else source_name
     return (clean(stem) or clean(name) or "model") + SUFFIX
 
 
 def clean(text: str) -> str:
-    """Keeps letters, digits, dots, underscores and hyphens, and replaces every other sequence with a hyphen."""
+    """Return the text with only letters, digits, dots, underscores and hyphens. A hyphen replaces each sequence of
+    other characters."""
     return UNSAFE_CHARACTERS.sub("-", text).strip("-._")
 
 
