@@ -1,7 +1,7 @@
 """Engines: the programs that run models, each a file with an ``Engine`` (see ``engines.definition.engine``).
 
-An engine has its flags, port, images, health path, metrics and log patterns, and knows no API. All APIs share it. If an
-API uses it differently, the API's own ``engines.py`` has the difference.
+An engine defines its flags, port, images, health path, metrics and log patterns. All APIs share the engines, and an
+engine does not depend on an API. If an API uses an engine differently, the API's own ``engines.py`` has the difference.
 """
 
 from __future__ import annotations
@@ -23,4 +23,4 @@ ENGINES: Mapping[str, Engine] = {
     engine.name: engine
     for engine in (LLAMACPP, VLLM, SGLANG, TGI, INFINITY, OLLAMA, FASTER_WHISPER, GENERIC, PERSONAPLEX)
 }
-"""Every engine that slipway knows, by name."""
+"""All supported engines, by name."""

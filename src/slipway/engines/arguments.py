@@ -1,7 +1,7 @@
 """Arguments: merges flags into a command line, which may be a list of words or a script. Pure.
 
-An existing flag gets its new value in place, and new flags are appended. A script, with one flag per line and
-backslashes at the ends of lines, stays a script.
+An existing flag gets its new value in place, and new flags are appended. A script keeps its format, with one flag per
+line and a backslash at the end of each line.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ CONFIG = "--config"
 """Flag of vLLM and SGLang for a file with flags, one per line."""
 SETTING = re.compile(r"^[\"']?([A-Za-z][\w-]{0,63})[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE)
 JOINED = " \\\n"
-"""The end of each line of a script except the last."""
+"""The end of each line of a script except the last line."""
 
 
 def merged(args: Sequence[str], flags: Sequence[str]) -> list[str]:
-    """Returns ``args`` with these flags set. A flag is ``--name=value``, ``--name value`` or only ``--name``."""
+    """Return ``args`` with ``flags`` set. A flag is ``--name=value``, ``--name value`` or only ``--name``."""
     if len(args) == 1 and "\n" in args[0] and flags:
         lines = _override_flags(_lines(args[0]), _groups(flags))
         return [JOINED.join(" ".join(words) for words in lines)]
@@ -29,8 +29,8 @@ def merged(args: Sequence[str], flags: Sequence[str]) -> list[str]:
 
 
 def with_flags(container: Object, flags: Sequence[str]) -> Object | None:
-    """Returns the container with these flags for its program, replacing existing flags of the same name. Returns None
-    if their position in a shell script is not clear."""
+    """Return the container with ``flags`` for its program. They replace existing flags of the same names. Return None
+    if the position for flags in a shell script is not clear."""
     script = script_of(container)
     command, args = list(container.get("command") or ()), list(container.get("args") or ())
     if script is None:
@@ -45,15 +45,16 @@ def with_flags(container: Object, flags: Sequence[str]) -> Object | None:
 
 
 def configured(args: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the flags (with the beginnings of their values) in the file named by ``--config``, if it is one of
-    ``files``: path -> text."""
+    """Return the flags in the file that ``--config`` names, with the first word of each value. ``files``: path ->
+    text. Empty if the file is not one of ``files``."""
     words = values_of_flags(args, CONFIG)
     text = files.get(words[0], "") if words else ""
     return tuple(f"--{name}={value}" for name, value in SETTING.findall(text))
 
 
 def _split_command(container: Object, command: Sequence[str], args: Sequence[str], flags: Sequence[str]) -> Object:
-    """Sets flags that the command already has there, and all others in the arguments."""
+    """Set flags in a container without a script: in ``command`` if it already has the flag, and otherwise in
+    ``args``."""
     own = {_flag(words) for words in _groups(command)}
     there = [word for words in _groups(flags) if _flag(words) in own for word in words]
     here = [word for words in _groups(flags) if _flag(words) not in own for word in words]
@@ -62,7 +63,7 @@ def _split_command(container: Object, command: Sequence[str], args: Sequence[str
 
 
 def _groups(words: Sequence[str]) -> list[list[str]]:
-    """Returns each flag with the words that follow it; each word before the first flag separately."""
+    """Group words: each flag with its values. A word that belongs to no flag forms its own group."""
     groups: list[list[str]] = []
     for word in words:
         if is_flag(word) or not groups or not is_flag(groups[-1][0]) or "=" in groups[-1][0]:
@@ -73,13 +74,13 @@ def _groups(words: Sequence[str]) -> list[list[str]]:
 
 
 def _lines(script: str) -> list[list[str]]:
-    """Returns each line separately, without the backslash at its end."""
+    """Return each line of a script as a group of one word, without the backslash at the end."""
     plain = (line.strip().removesuffix("\\").rstrip() for line in script.splitlines())
     return [[line] for line in plain if line]
 
 
 def _flag(group: Sequence[str]) -> str:
-    """Returns the flag at the beginning of a group; empty: none."""
+    """Return the normalized flag at the beginning of a group; empty if there is none."""
     word = group[0].split(maxsplit=1)[0] if group[0].strip() else ""
     return spelling(word.partition("=")[0]) if is_flag(word) else ""
 

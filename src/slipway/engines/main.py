@@ -1,4 +1,4 @@
-"""``slipway engines FILE``: writes the engines' metrics for the role monitoring, as Ansible variables."""
+"""``slipway engines FILE``: writes the engines' metrics as Ansible variables for the role ``monitoring``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from slipway.engines.definition.engine import Metrics
 
 HEADER = "# Written by `make generate` from src/slipway/engines.\n"
 MEANINGS = tuple(field for field in Metrics.__struct_fields__ if field != "scaled_by")
-"""Meanings of an engine's metrics. ``scaled_by`` is excluded, because it repeats one of them."""
+"""Meanings of an engine's metrics. ``scaled_by`` is excluded, because it repeats the name of another metric."""
 
 
 def table() -> dict[str, list[str]]:
-    """Returns meaning -> the metrics of all engines that have it."""
+    """Return the names of the metrics of all engines, by the meaning of the metrics."""
     engine_metrics = [engine.metrics for engine in ENGINES.values() if engine.metrics is not None]
     return {meaning: [name for metrics in engine_metrics for name in _names(metrics, meaning)] for meaning in MEANINGS}
 
@@ -27,7 +27,7 @@ def _names(metrics: Metrics, meaning: str) -> tuple[str, ...]:
 
 
 def text() -> str:
-    """Returns the content of the file."""
+    """Return the content of the file with Ansible variables as YAML."""
     return HEADER + yaml.safe_dump(
         {"__monitoring_engine_metrics": table()}, sort_keys=False, default_flow_style=None, width=1000
     )

@@ -1,9 +1,8 @@
-"""Recognition: detects which engine runs in a container from another author's manifest, and what its command line sets.
-Pure.
+"""Recognition: detects the engine in a container of another author's manifest, and parses its command line. Pure.
 
-The command identifies it: a Python module or a program, alone or in a shell script. Without a command, the image's
-entrypoint runs, and the image's name identifies the engine. An unrecognized program runs as well, but nothing is known
-about it.
+The command identifies the engine: a Python module or a program, alone or in a shell script. Without a command, the
+image's entrypoint runs, and the image's name identifies the engine. The controller also runs unrecognized programs, but
+treats their settings as unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ROUTER = Program(
     names=("sglang-router", "smg"),
     image=r"sglang[-_]router|smg",
 )
-"""Programs that only forward requests. Their image's name resembles the engine's."""
+"""Routers, which only forward requests. The name of a router's image resembles that of the engine."""
 ROUTER_PORT = 30000
 UNKNOWN = Program(port_flags=())
 PORT = 8080
@@ -34,52 +33,51 @@ PROGRAMS = (ROUTER, *ENGINE_OF)
 MODULES: Mapping[str, Program] = {module: program for program in PROGRAMS for module in program.modules}
 EXECUTABLES: Mapping[str, Program] = {name: program for program in PROGRAMS for name in program.names}
 IMAGES = tuple((re.compile(program.image), program) for program in PROGRAMS if program.image)
-"""The first match counts."""
+"""Pattern for an image name, and its program. The first match counts."""
 SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 OPERATORS = frozenset("();<>|&")
 BREAKS = "();<>|&\n"
-"""Characters that end a command in a script: operators and the end of a line."""
+"""Characters that end a command in a shell script: operators and the end of a line."""
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 NO_DEFAULT = re.compile(r"\$\{\w+:?-\}")
-"""A variable with an empty default, with which a script keeps the container's value."""
+"""A variable with an empty default. A script uses it to keep the container's value."""
 PREFIXES = ("exec", "env", "nohup")
-"""Commands that run the following command."""
+"""Commands that run another command, which follows them."""
 REFERENCE = re.compile(r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)")
 COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 NUMBER = re.compile(r"-\d")
 LONGEST_SCRIPT = 65536
-"""Maximum length in characters; the rest is ignored."""
+"""Maximum length of a script in characters. The rest is ignored."""
 MOST_EXPANDED = 2 << 20
-"""Maximum length of a command line after expanding variables, in characters. Linux starts no program with a longer
-one."""
+"""Maximum length of a command line in characters, after variables are expanded. Linux rejects longer command lines."""
 
 
 class Recognised(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a container's command line."""
+    """The engine in a container, and the settings in its command line."""
 
     engine: Engine | None = None
     router: bool = False
-    """Whether it forwards requests to engines."""
+    """Whether the program only forwards requests to engines."""
     served_names: tuple[str, ...] = ()
     """The engine's names for its model, in order."""
     port: int = PORT
-    """The port on which it listens."""
+    """The port on which the program listens."""
     argument_port: int = 0
-    """The port in its arguments; 0: none."""
+    """The port in the program's arguments; 0 if they do not set it."""
     args: tuple[str, ...] = ()
-    """The program's own arguments, with known variables expanded."""
+    """The program's arguments, in which known variables are expanded."""
     last: bool = True
-    """Whether nothing follows the arguments, so that more can be appended."""
+    """Whether the command line ends with the program's arguments, so that more can be appended."""
 
     @property
     def public_names(self) -> tuple[str, ...]:
-        """The served names that identify a model: repositories such as ``meta-llama/Llama-3.2-1B-Instruct``. Generic
-        names such as ``vllm-model`` are omitted."""
+        """The served names that identify a model, such as ``meta-llama/Llama-3.2-1B-Instruct``. Generic names such as
+        ``vllm-model`` are omitted."""
         return tuple(name for name in self.served_names if "/" in name.strip("/") and name[:1] not in "/.$")
 
 
 def recognise(container: Object) -> Recognised:
-    """Parses the command line of a container in Kubernetes' format. Never raises."""
+    """Detect the engine of a container, and parse its command line. Raise no error even if the container is invalid."""
     variables = _variables(container)
     words = _expanded(words_of(container), variables)
     program, args, last = _program(words)
@@ -99,8 +97,8 @@ def recognise(container: Object) -> Recognised:
 
 
 def script_of(container: Object) -> tuple[str, int] | None:
-    """Returns the location of the script that a shell runs: the field, ``command`` or ``args``, and the index; None: no
-    shell."""
+    """Return the location of a shell script in a container: the field, ``command`` or ``args``, and the index in it.
+    Return None if the command is not a shell with a script."""
     texts = {field: _texts(container, field) for field in ("command", "args")}
     line = [(field, place) for field, words in texts.items() for place in range(len(words))]
     words = [*texts["command"], *texts["args"]]
@@ -113,7 +111,7 @@ def script_of(container: Object) -> tuple[str, int] | None:
 
 
 def words_of(container: Object) -> list[str]:
-    """Returns the words of the whole command line, or those of the script that a shell runs."""
+    """Return the words of a container's command line. If a shell runs a script, return the words of the script."""
     script = script_of(container)
     if script is None:
         return [*_texts(container, "command"), *_texts(container, "args")]
@@ -122,16 +120,16 @@ def words_of(container: Object) -> list[str]:
 
 
 def replaced_words(container: Object) -> list[str]:
-    """Returns the same with known variables expanded. A variable in a script may contain several words. Empty if the
-    result is too long."""
+    """Return the words of a container's command line or script, in which known variables are expanded. A variable in a
+    script may contain several words. Empty if the result is too long."""
     script, words = script_of(container), words_of(container)
     pairs = zip(words, _expanded(words, _variables(container)), strict=False)
     return [part for word, whole in pairs for part in (whole.split() if script and whole != word else [whole])]
 
 
 def assigned(container: Object) -> tuple[str, ...]:
-    """Returns the names of the variables that the command line sets for its program: directly before the program, with
-    ``env``, or with ``export`` in a script. Values known to be empty are omitted."""
+    """Return the names of the environment variables that a command line sets for its program: directly before the
+    program, with ``env``, or with ``export`` in a script. Omit variables whose value is known to be empty."""
     variables = _variables(container)
     pairs: list[tuple[str, str]] = []
     for command in _commands(container):
@@ -147,7 +145,8 @@ def assigned(container: Object) -> tuple[str, ...]:
 
 
 def values_of_flags(args: Sequence[str], *flags: str) -> list[str]:
-    """Returns the words after the last occurrence of one of these flags, or after its ``=``."""
+    """Return the values of the last flag in ``args`` that is one of ``flags``: the words up to the next flag, or the
+    text after ``=``."""
     spelled = [spelling(word.partition("=")[0]) for word in args]
     last = next((place for place in reversed(range(len(args))) if spelled[place] in flags), None)
     if last is None:
@@ -163,7 +162,7 @@ def is_flag(word: str) -> bool:
 
 
 def spelling(flag: str) -> str:
-    """Returns a flag as in tables, with underscores in a long flag replaced by hyphens."""
+    """Normalize a flag: replace the underscores in a long flag with hyphens."""
     return flag.replace("_", "-") if flag.startswith("--") else flag
 
 
@@ -173,7 +172,8 @@ def _texts(container: Object, field: str) -> list[str]:
 
 
 def _commands(container: Object) -> list[list[str]]:
-    """Returns the commands of a script, without those in parentheses, or the whole command line."""
+    """Split a script into commands, and omit commands in parentheses. Without a script, return the command line.
+    Empty if a quote is not closed."""
     script = script_of(container)
     if script is None:
         return [words_of(container)]
@@ -195,7 +195,7 @@ def _commands(container: Object) -> list[list[str]]:
 
 
 def _assignments(command: Sequence[str], place: int) -> tuple[list[tuple[str, str]], int]:
-    """Returns the assignments in a command from an index on, and the index after them."""
+    """Return the variable assignments in a command from the index ``place`` on, and the index after them."""
     pairs = []
     while place < len(command) and (match := ASSIGNMENT.fullmatch(command[place])):
         pairs.append((match[1], match[2]))
@@ -204,7 +204,7 @@ def _assignments(command: Sequence[str], place: int) -> tuple[list[tuple[str, st
 
 
 def _starts(command: Sequence[str]) -> bool:
-    """Whether a command with this beginning runs a known program instead of only naming it."""
+    """Whether a command that begins with these words runs a known program, instead of only naming it."""
     if command[1:2] == ["-m"]:
         return " ".join(command[2:3]).split(".")[0] in MODULES
     return bool(command) and _executable(command[0], command[1:2]) is not None
@@ -216,7 +216,7 @@ def _may_be_set(value: str, variables: Mapping[str, str]) -> bool:
 
 
 def _split(script: str) -> list[str]:
-    """Returns the words of a script; operators are separate words."""
+    """Split a shell script into words. Operators are separate words."""
     plain = COMMENT.sub("", script[:LONGEST_SCRIPT]).replace("\\\n", " ")
     lexer = shlex.shlex(REFERENCE.sub(_braced, plain), posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
@@ -227,20 +227,20 @@ def _split(script: str) -> list[str]:
 
 
 def _braced(reference: re.Match[str]) -> str:
-    """Converts a Kubernetes reference to a shell reference, because its parentheses would be operators."""
+    """Convert a reference from Kubernetes' to the shell's syntax, because its parentheses would be operators."""
     return f"${{{reference[1]}}}" if reference[1] else reference[0]
 
 
 def _variables(container: Object) -> dict[str, str]:
-    """Returns the container's variables with literal values."""
+    """Return the container's environment variables that have literal values."""
     env: Any = container.get("env")
     entries = [entry for entry in env if isinstance(entry, dict)] if isinstance(env, list | tuple) else []
     return {str(entry.get("name")): str(entry["value"]) for entry in entries if entry.get("value") is not None}
 
 
 def _expanded(words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """Returns the words with variables expanded. Empty if they are too long, because a few references to a long value
-    could use all of the controller's memory."""
+    """Return words in which known variables are expanded. Empty if they are too long, because a few references to a
+    long value could use all of the controller's memory."""
     size = sum(map(len, words))
     for word in words:
         size += sum(len(_value(match, variables)) for match in REFERENCE.finditer(word))
@@ -254,7 +254,7 @@ def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:
 
 
 def _program(words: Sequence[str]) -> tuple[Program, list[str], bool]:
-    """Returns the program, its arguments, and whether nothing follows them."""
+    """Return the program in a command line, its arguments, and whether the command line ends with them."""
     for position, word in enumerate(words):
         module = words[position + 1].split(".")[0] if word == "-m" and position + 1 < len(words) else ""
         program = MODULES.get(module) or _executable(word, words[position + 1 : position + 2])
@@ -283,7 +283,7 @@ def _served_names(program: Program, args: Sequence[str]) -> tuple[str, ...]:
 
 
 def _port(text: str) -> int:
-    """Returns the port at the end of a text; 0: none."""
+    """Return the port at the end of a text such as ``0.0.0.0:8080``; 0 if there is none."""
     digits = text.rsplit(":", 1)[-1]
     return int(digits) if re.fullmatch(r"[0-9]{1,5}", digits) and 0 < int(digits) < 65536 else 0
 
@@ -295,7 +295,7 @@ def _declared(container: Object) -> int:
 
 
 def _usual_port(program: Program) -> int:
-    """Returns the default port of a program."""
+    """Return the default port of a program, or ``PORT`` for an unrecognized program."""
     if program is ROUTER:
         return ROUTER_PORT
     return ENGINE_OF[program].port if program in ENGINE_OF else PORT

@@ -1,5 +1,5 @@
 """The OpenAI-compatible gateway: HAProxy carries the traffic, and this package configures HAProxy.
 
-The stages are: source -> routing table (pure) -> rendered files (pure) in the shared directory, and runtime_diff (pure)
--> commands for HAProxy's socket.
+A source publishes a routing table. Pure functions render the table as files in the shared directory, and compare the
+table with HAProxy's state to compute commands for HAProxy's socket (``runtime_diff``).
 """

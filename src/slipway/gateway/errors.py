@@ -1,8 +1,8 @@
-"""The gateway's own error responses, in OpenAI's format, or in Anthropic's format on paths of its protocol.
+"""The gateway's own error responses, in OpenAI's format, or in Anthropic's format on the paths of Anthropic's API.
 
-None of them contains text from the user, because HAProxy cannot escape it reliably. Lua can, so messages that name a
-model are written there (``unknown_model.lua``). Lua also selects the format of an error when it occurs, so that other
-requests cost nothing.
+The messages in this module contain no text from the user, because HAProxy cannot escape it reliably. Lua can, so
+``unknown_model.lua`` writes messages that name a model. Lua also selects the format when an error occurs, so that
+successful requests cost nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ SERVER = "server_error"
 
 
 class ErrorResponse(NamedTuple):
-    """One error: HTTP status and the fields of OpenAI's error object. ``retry_after``: seconds; 0: no such header."""
+    """An error response: its HTTP status, the fields of OpenAI's error object, and the seconds in the header
+    ``Retry-After``. 0 seconds omit the header."""
 
     status: int
     message: str
@@ -27,12 +28,13 @@ class ErrorResponse(NamedTuple):
     retry_after: int = 0
 
     def body(self) -> str:
-        """Returns OpenAI's error object as JSON, without characters that HAProxy's quotes would require to escape."""
+        """Return OpenAI's error object as ASCII JSON, which needs no escaping in HAProxy's quotes."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return json.dumps({"error": error}, ensure_ascii=True)
 
     def anthropic(self) -> str:
-        """Returns Anthropic's error object as JSON, up to the value of the last key, which is the request's ID."""
+        """Return Anthropic's error object as JSON without its end. Lua appends the value of the last key, which is the
+        ID of the request, and the closing brace."""
         error = {"type": ANTHROPIC_TYPES.get(self.status, "api_error"), "message": self.message, "code": self.code}
         text = json.dumps({"type": "error", "error": error, "request_id": None}, ensure_ascii=True)
         return text.removesuffix("null}")
@@ -52,7 +54,7 @@ ANTHROPIC_TYPES = {
     503: "overloaded_error",
     504: "timeout_error",
 }
-"""Anthropic's error type of each status. The additional field ``code`` is an extension, which clients ignore."""
+"""HTTP status -> Anthropic's error type."""
 
 INVALID_JSON = ErrorResponse(400, "The request body is not a valid JSON object.")
 NO_FORM = ErrorResponse(400, "The request body is not a valid form. Send it as multipart/form-data.")
@@ -106,9 +108,9 @@ NO_WEBSOCKET = ErrorResponse(400, "This path only accepts WebSockets.")
 WRONG_ORIGIN = ErrorResponse(403, "Pages from this origin cannot open a WebSocket.", code="origin_not_allowed")
 NO_RESPONSE = ErrorResponse(404, "No pod of the model has this response.", code="response_not_found")
 LIST_MODELS = "GET /v1/models lists the models."
-"""Follows the message about an unknown model. unknown_model.lua has the same text."""
+"""End of the message about an unknown model. ``unknown_model.lua`` contains the same text."""
 LIST = "GET /v1/models lists the models, POST /v1/chat/completions sends a message to one."
-"""Follows the message about an unknown path. If a served path is similar, refusals.lua suggests it instead."""
+"""End of the message about an unknown path. If a served path is similar, ``refusals.lua`` suggests it instead."""
 UNKNOWN_PATH = ErrorResponse(
     404,
     f"This path does not exist. {LIST}",
@@ -116,7 +118,7 @@ UNKNOWN_PATH = ErrorResponse(
 )
 WRONG_METHOD = ErrorResponse(405, "This path does not support this method.", code="method_not_supported")
 MOST_BYTES = "@MOST_BYTES@"
-"""Placeholder in a message for the largest body in bytes, which is set when the files are written."""
+"""Placeholder in a message for the maximum body size in bytes, which is filled in when the files are written."""
 TOO_LARGE = ErrorResponse(
     413,
     f"The request body is larger than the limit of {MOST_BYTES} bytes. Send less, or ask the operator to raise"
@@ -170,7 +172,8 @@ UNKNOWN_YET = ErrorResponse(
 
 
 class LimitError(NamedTuple):
-    """The error of a request that exceeds a limit. Lua fills in the holder, the limit and the seconds until a retry."""
+    """The error of a request that exceeds a limit. Lua replaces ``@WHO@``, ``@LIMIT@`` and ``@SECONDS@`` in the message
+    with the holder of the limit, the limit, and the seconds until a retry."""
 
     message: str
     type: str
@@ -208,7 +211,7 @@ LIMITS = {
         _DAY,
     ),
 }
-"""Errors by the limit's name in limits.lua."""
+"""Name of a limit in ``limits.lua`` -> the error of a request that exceeds it."""
 
 REFUSALS = {
     "broken": INVALID_JSON,
@@ -222,7 +225,7 @@ REFUSALS = {
     "crowded": CROWDED,
     "untargeted": UNTARGETED,
 }
-"""Errors of requests that Lua refuses, by its reason."""
+"""Reason of a rejection in Lua -> the error."""
 
 BY_STATUS = (
     ErrorResponse(400, "The request is not valid HTTP."),
@@ -249,14 +252,14 @@ BY_STATUS = (
 """Errors for every status that HAProxy itself can generate."""
 
 OF_REQUESTS = (408, 500, 502, 503, 504)
-"""Statuses of BY_STATUS that HAProxy may generate when it already has the request's path, which decides the format."""
+"""Statuses in ``BY_STATUS`` that HAProxy may generate after it has read the path, which decides the format."""
 
 FAILURES: dict[str, ErrorResponse] = {
     **{name.lower(): value for name, value in tuple(globals().items()) if isinstance(value, ErrorResponse)},
     **{f"status_{error.status}": error for error in BY_STATUS if error.status in OF_REQUESTS},
     **REFUSALS,
 }
-"""Every error that Lua can write in either format, by its name in Lua."""
+"""Name in Lua -> error, for all errors that Lua can write in both formats."""
 
 REASONS = {
     400: "Bad Request",
@@ -283,7 +286,7 @@ REASONS = {
 
 
 def error_file(error: ErrorResponse, most_bytes: int) -> str:
-    """Returns the complete HTTP response for HAProxy's ``errorfile``. ``most_bytes``: size of the largest body."""
+    """Return the complete HTTP response for HAProxy's ``errorfile``. ``most_bytes`` is the maximum body size."""
     body = error.body().replace(MOST_BYTES, str(most_bytes))
     retry = f"retry-after: {error.retry_after}\r\n" if error.retry_after else ""
     return (
@@ -293,12 +296,13 @@ def error_file(error: ErrorResponse, most_bytes: int) -> str:
 
 
 def return_rule(error: ErrorResponse, status: int = 0) -> str:
-    """Returns the action of an http-request rule that responds with this error. ``status``: replaces its status."""
+    """Return the action of an ``http-request`` rule that responds with ``error``. A ``status`` other than 0 replaces
+    the status of the error."""
     return f"return {_reply(error, status or error.status)}"
 
 
 def http_error(error: ErrorResponse) -> str:
-    """Returns the line of a section that replaces HAProxy's own response with this error's status."""
+    """Return the line of an HAProxy section that replaces HAProxy's own response of the same status with ``error``."""
     return f"http-error {_reply(error, error.status)}"
 
 
@@ -309,16 +313,18 @@ def _reply(error: ErrorResponse, status: int) -> str:
 
 
 def not_ready(model: str, before: str, reason: str) -> str:
-    """Returns the JSON body of status 503 for a model. unknown_model.lua writes the same."""
+    """Return the JSON body of status 503 for a model. ``before`` is the verb of the message, such as ``is rejected``.
+    ``unknown_model.lua`` writes the same body."""
     message = f"The model `{model}` {before}: {reason}. See the status of its resource."
     error = {"message": message, "type": SERVER, "param": None, "code": "model_not_ready", "reason": reason}
     return json.dumps({"error": error}, ensure_ascii=True)
 
 
 def lua_module(most_bytes: int) -> str:
-    """Returns the Lua module ``failures``: each of FAILURES in both formats, and the data for other errors.
+    """Return the source of the Lua module ``failures``: all ``FAILURES`` in both formats, and the data for other
+    errors.
 
-    ``most_bytes``: size of the largest body.
+    ``most_bytes`` is the maximum body size.
     """
     entries = "".join(
         f"        {name} = {{status = {error.status}, retry_after = {error.retry_after},"

@@ -1,4 +1,4 @@
-"""The command ``slipway gateway``: the control process, and (``--init``) the step that writes HAProxy's first files."""
+"""The command ``slipway gateway``: runs the control process, or writes HAProxy's first files (``--init``)."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ log = logging.getLogger(__name__)
 
 _BEAT_SECONDS = 5.0
 _STOP_SECONDS = 20.0
-"""How long to wait for HAProxy to stop. On pod deletion it stops a few seconds after this process (preStop). If it is
-still running after this time, only this container is being replaced."""
+"""Seconds to wait for HAProxy to stop. When the pod is deleted, HAProxy stops a few seconds after this process
+(preStop). If HAProxy is still running after this time, only this container is being replaced."""
 Run = Callable[[], Coroutine[Any, Any, None]]
-"""A task that runs until cancelled."""
+"""A task that runs until it is cancelled."""
 GetCluster = Callable[[], Cluster]
-"""Returns the state of the cluster for the page."""
+"""A function that returns the state of the cluster for the page."""
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command; returns the exit status."""
+    """Run the command ``slipway gateway``. Return the exit status."""
     arguments = _arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
@@ -71,10 +71,10 @@ def main(argv: list[str]) -> int:
 
 
 def _limit_connections(settings: Settings) -> Settings:
-    """Lowers the number of connections if the limit of open files requires it.
+    """Return the settings with fewer connections if the limit of open files requires it.
 
-    HAProxy's container has the same limit as this one, and HAProxy does not start if its connections could exceed it.
-    Raises InvalidSettingsError if the limit is too low for a useful gateway.
+    HAProxy's container has the same limit as this container, and HAProxy does not start if its connections could exceed
+    the limit. Raise InvalidSettingsError if the limit is too low for a useful gateway.
     """
     _unused, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
@@ -166,9 +166,10 @@ async def _run(settings: Settings, table: Path | None, model_socket: socket.sock
 async def _connect_cluster(
     settings: Settings, metrics: Metrics, dataplane: DataPlane, reconciler: ReconcileLoop, stack: AsyncExitStack
 ) -> tuple[list[Run], GetCluster]:
-    """Connects to the cluster. Returns the tasks to run, and a function that returns its state for the page.
+    """Connect to the cluster. Return the tasks to run, and a function that returns the state of the cluster for the
+    page.
 
-    The imports are local because the init step and static tables need no client.
+    The imports are local, because the init step and static tables need no client.
     """
     from slipway.gateway.control.wake import Waker
     from slipway.gateway.sources.kubernetes import KubernetesSource
@@ -197,7 +198,7 @@ async def _connect_cluster(
 
 
 async def _run_all(*runs: Run) -> None:
-    """Runs all tasks until cancelled. If one fails, the others are cancelled."""
+    """Run all tasks until cancelled. If a task fails, cancel the others and raise an ExceptionGroup."""
     async with asyncio.TaskGroup() as tasks:
         for run in runs:
             tasks.create_task(run())
@@ -210,7 +211,8 @@ async def _send_heartbeats(pulse: Pulse) -> None:
 
 
 async def _refresh(collector: HaproxyCollector, counters: Callable[[], Awaitable[RawCounters]]) -> None:
-    """Fetches HAProxy's counters for the next scrape. If HAProxy does not respond, the collector exports none."""
+    """Fetch HAProxy's counters for the next scrape. If HAProxy does not respond, the collector exports no
+    counters."""
     try:
         collector.counters = await counters()
     except CommandError:
@@ -228,7 +230,7 @@ async def _wait_for_signal(work: asyncio.Task[None]) -> None:
 
 
 async def _shut_down(reconciler: ReconcileLoop, dataplane: DataPlane, work: asyncio.Task[None]) -> None:
-    """Becomes unready, reconciles until HAProxy is stopping, and waits for its last stream.
+    """Make the gateway unready, reconcile until HAProxy stops, and wait for its last stream.
 
     If HAProxy does not stop, only this container is being replaced, so the gateway becomes ready again.
     """

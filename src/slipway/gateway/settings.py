@@ -1,4 +1,5 @@
-"""The gateway's settings: a YAML file, which is read once at startup. A change of the file needs a new pod."""
+"""The gateway's settings: a YAML file, which is read once at startup. A change of the file takes effect in a new
+pod."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 LEAST_CONNECTIONS = 100
 AUDIO_BYTES = 27262976
-"""Size of a form with the largest audio file that OpenAI accepts, 25 MB."""
+"""Size in bytes of a form with the largest audio file that OpenAI accepts, which has 25 MB."""
 REDUCED_BODY_BYTES = 16777216
-"""Default of the largest body if the memory limit does not allow AUDIO_BYTES."""
+"""Default of the maximum body size in bytes if the memory limit does not allow ``AUDIO_BYTES``."""
 LEAST_BODY_BYTES = 1024
 
 
@@ -38,7 +39,7 @@ _HTTPS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&()*+,;=%\[\]-]{1,1024}")
 
 
 class DeclaredKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A kind of resource with which users declare models."""
+    """A Kubernetes kind with which users declare models."""
 
     group: str
     version: str
@@ -47,91 +48,97 @@ class DeclaredKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Jwt(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """An issuer whose tokens are accepted."""
+    """The settings for the issuer whose JSON Web Tokens the gateway accepts."""
 
     issuer: str
-    """Required value of ``iss``."""
+    """Required value of the claim ``iss``."""
     audience: str
-    """Required value of ``aud``, or of one of its first entries."""
+    """Required value of the claim ``aud``, or of one of its first entries."""
     jwks_url: str
-    """Address of the issuer's public keys."""
+    """URL of the issuer's public keys."""
     claim: str = "sub"
-    """Claim that names the subject. ``object.field`` reads a field of an object."""
+    """Claim with the name of the subject. ``object.field`` reads a field of an object."""
     algorithms: Annotated[tuple[Literal["RS256", "ES256"], ...], msgspec.Meta(min_length=1)] = ("RS256", "ES256")
     """Allowed signature algorithms."""
     ca: str = ""
-    """CA certificates (PEM) for ``jwks_url``, instead of the system's."""
+    """CA certificates (PEM) for ``jwks_url``. Empty for the system's certificates."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The user's settings. Times are in whole seconds, sizes in bytes."""
 
     max_body_bytes: Annotated[int, msgspec.Meta(ge=0, le=268435456)] = AUDIO_BYTES
-    """Largest request body. Larger ones get status 413. 0 in the file: the default, which depends on the memory."""
+    """Maximum size of a request body. Larger requests get status 413. In the file, 0 selects the default, which depends
+    on the memory limit."""
     hold_seconds: Natural = 30
-    """How long a request waits for a model without a ready endpoint before it gets status 503."""
+    """Seconds for which a request waits for a model without a ready endpoint before it gets status 503."""
     hold_requests: Natural = 100
-    """How many requests may wait for one model. Further ones get status 429."""
+    """Maximum number of requests that wait for one model. Further requests get status 429."""
     wake_seconds: Natural = 600
-    """How long a request waits for a model that is scaled from zero. It may need to load its weights first."""
+    """Seconds for which a request waits for a model that is scaled from zero. The model may have to load its
+    weights."""
     wake_requests: Natural = 1000
-    """How many requests may wait for one model that is scaled from zero."""
+    """Maximum number of requests that wait for one model that is scaled from zero."""
     hold_bytes: Positive = 268435456
-    """Total size of the bodies of all waiting requests. A request that exceeds it gets status 429."""
+    """Maximum total size of the bodies of all waiting requests. A request that would exceed it gets status 429."""
     api_keys_secret: str = ""
-    """Name of a Secret in the gateway's namespace. Each of its values is a key. Empty: no key is required."""
+    """Name of a Secret in the gateway's namespace, in which each value is an API key. Empty if no key is required."""
     exchange_listen: str = ":8082"
     """Address at which other gateways request this gateway's use of the limits."""
     exchange_key_file: str = ""
-    """File with the key by which gateways recognize each other. Empty: this gateway is the only one."""
+    """File with the key that gateways use to authenticate each other. Empty if there is only one gateway."""
     jwt: Jwt | None = None
-    """Issuer of accepted tokens. Rights of their subjects are in the Secret of API keys."""
+    """Issuer of accepted tokens; None to accept no tokens. The Secret with the API keys has the rights of the
+    subjects."""
     connect_seconds: Positive = 2
-    """Timeout of connections to engines."""
+    """Timeout for connecting to an engine."""
     stream_idle_seconds: Positive = 1800
-    """How long an engine may send nothing, before its answer begins or within it."""
+    """Seconds for which an engine may send nothing, before or during its answer."""
     drain_seconds: Positive = 600
-    """How long requests may continue after the pod is stopped or a reload replaces the process."""
+    """Seconds for which requests may continue after the pod is stopped or a reload replaces the process."""
     threads: Positive = 2
-    """HAProxy's threads."""
+    """Number of HAProxy's threads."""
     max_connections: Annotated[int, msgspec.Meta(ge=LEAST_CONNECTIONS)] = 10000
-    """Concurrent client connections. Each needs an open file on either side."""
+    """Maximum number of concurrent client connections. Each needs one open file for the client and one for the
+    engine."""
     body_bytes: Positive = 134217728
-    """Total announced size of all bodies that are being received. A request that exceeds it gets status 429."""
+    """Maximum total size of all bodies that are being received, as announced. A request that would exceed it gets
+    status 429."""
     max_connections_per_address: Natural = 8750
-    """Concurrent connections and HTTP/2 requests of one source address (IPv6: of one /64). 0: no limit."""
+    """Maximum number of concurrent connections and HTTP/2 requests of one source address, or one IPv6 /64. 0 for no
+    limit."""
     trusted_proxies: tuple[str, ...] = ()
-    """Networks of proxies whose headers ``X-Forwarded-*`` and ``Forwarded`` are trusted. They may hold any number of
-    connections. In hops, the client addresses that they report are counted."""
+    """Networks of proxies whose headers ``X-Forwarded-*`` and ``Forwarded`` are trusted. The proxies may open any
+    number of connections. In hops, the gateway counts requests by the client addresses that the proxies report."""
     cors_origins: tuple[str, ...] = ()
-    """Origins (``https://host``) whose pages may read answers in a browser."""
+    """Origins (``https://host``) whose web pages may read answers in a browser."""
     memory_bytes: Natural = 0
-    """HAProxy's memory limit (its option ``-m``); 0: unknown."""
+    """HAProxy's memory limit (its option ``-m``); 0 if it is unknown."""
     count_tokens: bool = False
-    """Whether to count the tokens of answers, by model and key. Costs CPU time for each event of a stream."""
+    """Whether to count the tokens of answers, by model and key. Counting costs CPU time for each event of a stream."""
     run_directory: str = "/run/gateway"
-    """Directory that both containers share: configuration, maps, sockets."""
+    """Directory that both containers share, with the configuration, maps and sockets."""
     listen: str = ":8080"
-    """Public address of HAProxy, ``[host]:port``. Without a host: every IPv4 address, and every IPv6 address if the
-    kernel supports IPv6."""
+    """Public address of HAProxy, ``[host]:port``. Without a host, HAProxy listens on every IPv4 address, and on every
+    IPv6 address if the kernel supports IPv6."""
     control_listen: str = ":8081"
-    """Address of the control process: metrics and health."""
+    """Address at which the control process serves metrics and health."""
     routed_namespaces: str = ""
-    """Label selector of the namespaces whose Services are served. Empty: all."""
+    """Label selector of the namespaces whose Services are served. Empty for all namespaces."""
     id_owners: dict[str, str] = {}
-    """Model ID -> the only namespace whose Services may have it."""
+    """Model ID -> the only namespace whose Services may use the ID."""
     hub_organizations: tuple[str, ...] = ()
-    """First parts of IDs that name an organization of a hub (``meta-llama``) instead of a namespace."""
+    """First parts of model IDs that name an organization of a hub, such as ``meta-llama``, instead of a namespace."""
     foreign_endpoints: bool = False
-    """Whether to use endpoints that are not pods in their Service's namespace."""
+    """Whether to use endpoints that are not pods in the namespace of their Service."""
     ui: bool = False
     """Whether to serve the web page below ``/ui/``."""
     ui_kinds: tuple[DeclaredKind, ...] = ()
-    """Kinds of resources that the page shows."""
+    """Kinds of resources that the web page shows."""
 
     @property
     def directory(self) -> Path:
-        """Returns ``run_directory`` as a path."""
+        """``run_directory`` as a path."""
         return Path(self.run_directory)
 
 
@@ -140,7 +147,7 @@ class InvalidSettingsError(ValueError):
 
 
 def load_settings(path: Path) -> Settings:
-    """Reads the settings file. Raises InvalidSettingsError."""
+    """Read the settings file. Raise InvalidSettingsError if it is invalid, and OSError if it cannot be read."""
     try:
         settings = msgspec.convert({"maxBodyBytes": 0} | (yaml.safe_load(path.read_text()) or {}), Settings)
     except (yaml.YAMLError, TypeError, msgspec.ValidationError) as error:
@@ -194,7 +201,7 @@ def _jwt_problems(settings: Settings) -> Iterator[str]:
 
 
 def _default_body_limit(settings: Settings) -> int:
-    """Returns the default of the largest body, in bytes."""
+    """Return the default of the maximum body size in bytes, which depends on the memory limit."""
     limit = settings.memory_bytes
     fits = not limit or memory.minimum_limit(settings.threads, AUDIO_BYTES) <= limit
     return AUDIO_BYTES if fits else REDUCED_BODY_BYTES
@@ -214,18 +221,18 @@ def _size_problems(settings: Settings) -> Iterator[str]:
 
 
 def split_address(listen: str) -> tuple[str, int]:
-    """Splits ``[host]:port``. An empty host means all interfaces, of IPv4 and IPv6."""
+    """Split ``[host]:port`` into host and port. An empty host means all addresses, of IPv4 and IPv6."""
     host, _unused, port = listen.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def join_address(host: str, port: int) -> str:
-    """Returns ``host:port``, with an IPv6 address in brackets."""
+    """Return ``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def has_ipv6() -> bool:
-    """Whether a socket can listen on IPv6. Some kernels do not support it."""
+    """Whether the kernel supports sockets that listen on IPv6."""
     try:
         with socket.socket(socket.AF_INET6) as opened:
             opened.bind(("::", 0))

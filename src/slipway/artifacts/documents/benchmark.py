@@ -1,7 +1,7 @@
-"""The loader's summary of a genai-bench benchmark, as its container's termination message.
+"""The summary of a genai-bench benchmark, which the loader writes into its container's termination message.
 
-A run is one scenario at one level of concurrency. The table of all runs must fit into a termination message, so a run
-is a row without names. It is part of a pod's status, so an invalid summary counts as missing.
+A run is one scenario at one level of concurrency. All runs must fit into a termination message, so each run is encoded
+as an array without field names. Other writers can change a pod's status, so an invalid summary counts as missing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Figure = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One scenario at one level of concurrency. The order of the fields is that of a row."""
+    """One scenario at one level of concurrency, encoded as a JSON array in the order of the fields."""
 
     scenario: Annotated[str, msgspec.Meta(max_length=SCENARIO_CHARACTERS)]
     concurrency: Count
-    """Concurrent requests; for embeddings the number of texts in each request."""
+    """Number of concurrent requests; for embeddings, the number of texts in each request."""
     requests: Count
     failed: Count
     """Number of failed requests, included in ``requests``."""
@@ -43,11 +43,11 @@ NAMES = {
     field: "".join(word if not index else word.capitalize() for index, word in enumerate(field.split("_")))
     for field in Run.__struct_fields__
 }
-"""Field of a run -> its name in a status."""
+"""Field of :class:`Run` -> its camelCase name in :func:`details`."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The totals of all runs."""
+    """The totals of a benchmark, and the figures of its runs."""
 
     requests: Count = 0
     failed: Count = 0
@@ -55,11 +55,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     """Error message of the first failed request."""
     runs: tuple[Run, ...] = ()
     omitted: Count = 0
-    """Runs omitted because the message had no room; the totals include them."""
+    """Number of runs omitted to keep the message short; the totals include them."""
 
 
 def encode_summary(summary: Summary) -> bytes:
-    """Encodes a summary as JSON of at most LONGEST bytes. If there are too many runs, the last ones are omitted."""
+    """Encode a summary as JSON of at most ``LONGEST`` bytes. Omit the last runs if they do not fit."""
     runs = summary.runs
     while True:
         excerpt = msgspec.structs.replace(summary, runs=runs, omitted=len(summary.runs) - len(runs))
@@ -70,7 +70,7 @@ def encode_summary(summary: Summary) -> bytes:
 
 
 def parse_summary(message: str) -> Summary | None:
-    """Parses a summary. Returns None if the message is not a summary."""
+    """Parse a summary. Return None if the message is not a summary."""
     try:
         return decode_json(message, Summary, most=MESSAGE_BYTES)
     except DecodingError:
@@ -78,7 +78,7 @@ def parse_summary(message: str) -> Summary | None:
 
 
 def details(summary: Summary) -> str:
-    """Returns JSON for people and programs: each run with the names of its figures."""
+    """Return the totals and the runs of a summary as JSON, in which every figure of a run has a name."""
     runs = [{name: getattr(run, field) for field, name in NAMES.items()} for run in summary.runs]
     document = {"requests": summary.requests, "failed": summary.failed, "runs": runs}
     return msgspec.json.encode(document | ({"omitted": summary.omitted} if summary.omitted else {})).decode()

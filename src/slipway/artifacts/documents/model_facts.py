@@ -1,6 +1,6 @@
-"""Model facts: what a publication reports about a model, from its files and its source. Pure.
+"""Model facts: the facts in a publication, derived from a model's files and its source. Pure.
 
-Facts are exact, derived from exact ones, or declared by the source. Estimates are omitted, and the facts are then
+Facts are exact, derived from exact values, or declared by the source. Estimates are omitted, and the facts are then
 marked as partial.
 """
 
@@ -28,7 +28,7 @@ SUFFIXES = (
     "Model",
 )
 TOOLS = re.compile(r"{%-?\s*if\s+tools|for\s+tool\s+in\s+tools|<tools>|tool_call|\.Tools\b")
-"""Text in chat templates of models that can call tools."""
+"""Matches chat templates of models that can call tools."""
 CONTEXT = (
     "max_position_embeddings",
     "model_max_length",
@@ -52,17 +52,17 @@ class ModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """Content of config.json or model_index.json."""
     files: tuple[str, ...] = ()
     tensors: Mapping[str, int] = {}
-    """Type -> number of values in all safetensors files; empty: not all could be counted."""
+    """Data type -> number of values in all safetensors files; empty if some could not be counted."""
     shapes: Mapping[str, tuple[str, Sequence[int]]] = {}
-    """Tensor name -> type and shape."""
+    """Tensor name -> data type and shape."""
     headers: tuple[tuple[Gguf, ...], ...] = ()
-    """The headers of each GGUF model, one per part."""
+    """For each GGUF model, the headers of its parts in order."""
     template: str = ""
     """The chat template."""
 
 
 def derive_facts(metadata: ModelMetadata) -> Facts:
-    """Derives the published facts from a model's metadata."""
+    """Derive the published facts from a model's metadata."""
     model, can = {"Safetensors": _safetensors, "GGUF": _gguf, "Diffusers": _diffusers}[metadata.format](metadata)
     features = _words((*metadata.features, *(("tools",) if TOOLS.search(metadata.template) else ())))
     named = model.architecture if metadata.format == "Safetensors" else ""
@@ -101,7 +101,7 @@ def _safetensors(metadata: ModelMetadata) -> tuple[Facts, Sequence[str]]:
 
 
 def _gguf(metadata: ModelMetadata) -> tuple[Facts, Sequence[str]]:
-    """Returns the facts shared by all GGUF models in a source."""
+    """Return the facts that all GGUF models of a source share, and their capabilities."""
     firsts = [parts[0] for parts in metadata.headers if parts]
     if not firsts:
         return Facts(format="GGUF"), ()
@@ -131,7 +131,7 @@ def _diffusers(metadata: ModelMetadata) -> tuple[Facts, Sequence[str]]:
 
 
 def quantization(configuration: Mapping[str, Any]) -> str:
-    """Returns the quantization, such as ``gptq-4bit``, ``bnb-nf4`` or ``fp8``; empty for unquantized weights."""
+    """Return the quantization in a config.json, such as ``gptq-4bit`` or ``fp8``; empty for unquantized weights."""
     quantization_config = configuration.get("quantization_config") or configuration.get("compression_config")
     if not isinstance(quantization_config, Mapping):
         return ""
@@ -165,7 +165,7 @@ def _family(architecture: str) -> str:
 
 
 def _common_value(values: Sequence[Any]) -> Any:
-    """Returns the common value; None if the values differ."""
+    """Return the value that all elements share, or None if they differ or there are none."""
     return values[0] if values and all(value == values[0] for value in values) else None
 
 

@@ -1,5 +1,8 @@
-"""ModelPack: the manifest and configuration of a model in an OCI registry, in the CNCF's format, and the same files as
-an ordinary image, which Kubernetes can mount. Equal content gives equal bytes. Pure."""
+"""ModelPack: the manifest and configuration of a model in an OCI registry, in the CNCF's format. Pure.
+
+The module also builds an ordinary image with the model's files, which Kubernetes can mount. Equal content gives equal
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ UNTESTED = "org.cncf.model.file.mediatype.untested"
 TITLE = "org.opencontainers.image.title"
 REVISION, SOURCE = "org.opencontainers.image.revision", "org.opencontainers.image.source"
 FACTS = "slipway.inference/facts"
-"""Annotation of a manifest: the facts about the model, including exact numbers."""
+"""Manifest annotation with the facts about the model as JSON."""
 SMALL_FILES = "small-files.tar"
-"""Title of the layer with all small files; its path is the model's directory itself."""
+"""Title of the layer that contains all small files as a tar. The layer's path is the model's directory."""
 MOST_BYTES = 4 << 20
-"""Maximum size of a manifest, as in registries."""
+"""Maximum size of a manifest in bytes; registries have the same limit."""
 MOST_LAYERS = 20_000
 LAYER_TYPE = r"\Aapplication/vnd\.cncf\.model\.(weight|weight\.config|dataset|code|doc)\.v1\.(raw|tar)\Z"
 MODE = 0o644
@@ -46,14 +49,14 @@ PRECISIONS: Mapping[str, str] = {
     "I8": "int8",
     "U8": "uint8",
 }
-"""Data types of tensors -> their names in the specification."""
+"""Data type in safetensors -> its name in the ModelPack specification."""
 INPUTS: Mapping[str, str] = {"VisionInput": "image", "AudioInput": "audio", "VideoInput": "video"}
 OUTPUTS: Mapping[str, str] = {"AudioOutput": "audio", "ImageOutput": "image", "VideoOutput": "video"}
 EMBEDDING = ("Embeddings", "Rerank")
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A single file, or the small files as a tar."""
+    """A layer of an artifact: a single file, or a tar of several files."""
 
     path: str
     """Path relative to the model's directory; ``.`` for a tar of several files."""
@@ -74,7 +77,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     revision: str = ""
     licenses: tuple[str, ...] = ()
-    """SPDX names."""
+    """SPDX identifiers."""
 
 
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -94,17 +97,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
     @property
     def blobs(self) -> dict[str, int]:
-        """Digest -> size of each blob. A registry stores a blob once, however often a manifest names it."""
+        """Digest -> size of each blob in bytes. A registry stores a blob once, even if a manifest lists it twice."""
         return {blob.digest: blob.size for blob in (self.config, *self.layers)}
 
     @property
     def size(self) -> int:
-        """Total size of all blobs."""
+        """Total size of all blobs in bytes."""
         return sum(self.blobs.values())
 
 
 def raw_type(*, weights: bool) -> str:
-    """Returns the media type of a layer with a single file."""
+    """Return the media type of a layer with a single file."""
     return f"application/vnd.cncf.model.{'weight' if weights else 'weight.config'}.v1.raw"
 
 
@@ -112,7 +115,8 @@ TAR_TYPE = "application/vnd.cncf.model.weight.config.v1.tar"
 
 
 def configuration(facts: Facts, origin: Origin, precisions: Sequence[str], layers: Sequence[Layer]) -> bytes:
-    """Returns the configuration of an artifact. ``precisions``: data types of the tensors, named as in safetensors."""
+    """Return the configuration of a model's artifact as JSON. ``precisions`` are the data types of the tensors, as
+    named in safetensors."""
     precision = ",".join(PRECISIONS[name] for name in precisions if name in PRECISIONS)
     inputs = [word for feature, word in INPUTS.items() if feature in facts.supported_features]
     outputs = [word for feature, word in OUTPUTS.items() if feature in facts.supported_features]
@@ -147,7 +151,7 @@ def configuration(facts: Facts, origin: Origin, precisions: Sequence[str], layer
 
 
 def manifest(config: bytes, facts: Facts, origin: Origin, layers: Sequence[Layer]) -> bytes:
-    """Returns the manifest of an artifact. ``config``: the result of ``configuration``."""
+    """Return the manifest of a model's artifact as JSON. ``config`` is the result of :func:`configuration`."""
     whole = Manifest(
         schema_version=2,
         media_type=MANIFEST,
@@ -167,7 +171,7 @@ def manifest(config: bytes, facts: Facts, origin: Origin, layers: Sequence[Layer
 
 
 def image(layers: Sequence[Layer]) -> tuple[bytes, bytes]:
-    """Returns the configuration and manifest of an image with these layers, which are tar archives."""
+    """Return the configuration and the manifest of an OCI image as JSON. ``layers`` must be tar archives."""
     config = msgspec.json.encode(
         {
             "architecture": "amd64",
@@ -191,7 +195,7 @@ def image(layers: Sequence[Layer]) -> tuple[bytes, bytes]:
 
 
 def parse_manifest(content: bytes) -> Manifest:
-    """Parses an OCI manifest. Raises DecodingError."""
+    """Parse an OCI manifest. Raise DecodingError if it is invalid or exceeds a limit."""
     oci_manifest = decode_json(content, Manifest, most=MOST_BYTES)
     if len(oci_manifest.layers) > MOST_LAYERS:
         raise DecodingError(f"it has {len(oci_manifest.layers)} layers")
@@ -203,8 +207,8 @@ def parse_manifest(content: bytes) -> Manifest:
 
 
 def layers_of(oci_manifest: Manifest) -> tuple[Layer, ...]:
-    """Returns the layers of a model. Raises DecodingError if the manifest is not a model's, or has a layer that is not
-    one of its files."""
+    """Return the layers of a model's manifest. Raise DecodingError if the manifest is not that of a model, or has a
+    layer that is not a model file."""
     if oci_manifest.artifact_type != ARTIFACT and oci_manifest.config.media_type != CONFIG:
         raise DecodingError("it is not a model: it has a different type")
     layers = []
@@ -217,7 +221,7 @@ def layers_of(oci_manifest: Manifest) -> tuple[Layer, ...]:
 
 
 def facts_of(oci_manifest: Manifest) -> Facts:
-    """Returns the facts stored with the publication; empty if they are missing or invalid."""
+    """Return the facts in a manifest's annotation; empty if they are missing or invalid."""
     try:
         return decode_json(oci_manifest.annotations.get(FACTS, "{}"), Facts, most=MOST_BYTES)
     except DecodingError:
@@ -225,12 +229,12 @@ def facts_of(oci_manifest: Manifest) -> Facts:
 
 
 def digest(content: bytes) -> str:
-    """Returns the digest in a registry's format."""
+    """Return the SHA-256 digest of a blob in the form ``sha256:HEX``."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def descriptor(media_type: str, content: bytes) -> Descriptor:
-    """Returns the descriptor of a blob."""
+    """Return the OCI descriptor of a blob: its media type, digest and size."""
     return Descriptor(media_type=media_type, digest=digest(content), size=len(content))
 
 
@@ -259,7 +263,7 @@ def _is_layer(media_type: str) -> bool:
 
 
 def _size(parameters: int) -> str:
-    """Formats the number of parameters, such as ``8.0b``, with at most one decimal."""
+    """Format a number of parameters with at most one decimal: ``8b`` or ``1.5b``. Empty below 1000."""
     for unit, letter in UNITS:
         if parameters >= unit:
             return f"{parameters / unit:.1f}".removesuffix(".0") + letter.lower()
@@ -267,5 +271,5 @@ def _size(parameters: int) -> str:
 
 
 def _omit_empty(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields that have a value."""
+    """Return the fields that are not empty."""
     return {name: value for name, value in words.items() if value}

@@ -1,7 +1,8 @@
-"""Publication: the artifact that is now in a registry, and the facts about its model.
+"""Publication: a model's artifact in a registry, and the facts about the model.
 
-The loader writes it as its container's termination message, like a :class:`slipway.artifacts.documents.report.Report`.
-Its content comes from untrusted files, so an invalid one counts as missing.
+The loader writes a publication into its container's termination message, like a
+:class:`slipway.artifacts.documents.report.Report`. The content comes from untrusted files, so an invalid publication
+counts as missing.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ Digest = Annotated[str, msgspec.Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Facts about a model. Empty and 0: unknown, or only estimated."""
+    """Facts about a model. A fact is empty or 0 if it is unknown or only estimated."""
 
     format: Format = ""
     family: Word = ""
@@ -68,27 +69,27 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     supported_features: Words = ()
     """The features, mapped to :data:`FEATURES`."""
     partial: bool = False
-    """Whether a fact that should be known is missing."""
+    """Whether the facts are incomplete, because an essential fact is unknown."""
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A complete artifact in the registry, whose blobs have all been verified by digest."""
+    """A complete artifact in a registry. The loader has verified all its blobs by digest."""
 
     digest: Digest
     """Digest of the manifest."""
     media_type: Word
     """The manifest's artifact type."""
     size: Annotated[int, msgspec.Meta(ge=1)]
-    """Total size of everything that the manifest describes, in bytes."""
+    """Total size of all blobs of the manifest in bytes."""
     revision: Annotated[str, msgspec.Meta(max_length=256)] = ""
     """Revision of the source: a commit or a digest."""
     image: Annotated[str, msgspec.Meta(pattern=r"\A(sha256:[0-9a-f]{64})?\Z")] = ""
-    """Digest of the same files as an ordinary image, if one was requested."""
+    """Digest of an ordinary image with the model's files; empty if no image was requested."""
     facts: Facts = Facts()
 
 
 def encode_publication(publication: Publication) -> bytes:
-    """Encodes a publication as JSON, without the facts if they are too long."""
+    """Encode a publication as JSON, without the facts if they are too long."""
     text = msgspec.json.encode(publication)
     if len(text) <= LONGEST:
         return text
@@ -96,7 +97,7 @@ def encode_publication(publication: Publication) -> bytes:
 
 
 def parse_publication(message: str) -> Publication | None:
-    """Parses a publication. Returns None if the message is not a publication."""
+    """Parse a publication. Return None if the message is not a publication."""
     try:
         return decode_json(message, Publication, most=MESSAGE_BYTES)
     except DecodingError:

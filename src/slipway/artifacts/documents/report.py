@@ -1,7 +1,7 @@
 """Report: the loader's result for weights that it downloaded, inspected or probed.
 
-The loader writes it as JSON into its container's termination message, which outlives the container, and the controller
-reads it from the pod's status. A permanent failure is a code and a sentence: ``Code: sentence``.
+The loader writes a report as JSON into its container's termination message, which outlives the container. The
+controller reads it from the pod's status. The message of a permanent failure is ``Code: sentence``.
 
 Other writers may change a volume or a pod's status, so an invalid report counts as missing.
 """
@@ -19,9 +19,9 @@ from slipway.artifacts.headers.safetensors import Safetensors
 from slipway.decoding import DecodingError, decode_json
 
 LONGEST = 3500
-"""Maximum size of a report; Kubernetes keeps 4096 bytes of a message."""
+"""Maximum size of a report in bytes. Kubernetes keeps 4096 bytes of a termination message."""
 MESSAGE_BYTES = 8192
-"""Maximum size of a termination message that is read, wherever it comes from."""
+"""Maximum size in bytes of a termination message to parse."""
 Fault = Literal[
     "IntegrityCheckFailed",
     "SourceNotAllowed",
@@ -32,40 +32,40 @@ Fault = Literal[
 ]
 """Codes of permanent failures."""
 INSIDE = r"\A((?!\.\.?(/|\Z)|\.slipway)[^/\x00]+(/(?!\.\.?(/|\Z))[^/\x00]+)*)?\Z"
-"""A path that stays inside its directory and is not one of the loader's own files; may be empty."""
+"""Pattern for a path that stays inside its directory and is not one of the loader's own files. May be empty."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 FAILED = re.compile(r"([A-Za-z]+): (.+)", re.DOTALL)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The loader's report. Empty and 0: unknown."""
+    """The loader's report. A field is empty or 0 if its value is unknown."""
 
     file: Annotated[str, msgspec.Meta(pattern=INSIDE)] = ""
-    """The main file, relative to the directory."""
+    """Path of the main file, relative to the model's directory."""
     files: Count = 1
     size: Count = 0
     """Total size of all files in bytes."""
     sha256: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
     """SHA-256 of the main file in lower-case hex."""
     etag: str = ""
-    """Identifies this state of the source."""
+    """Identifier of the source's content at the time of the load."""
     revision: str = ""
-    """The revision as people know it, such as a commit."""
+    """Revision of the source as users write it, such as a commit."""
     gguf: Gguf | None = None
     """Header of the main file, if it is a GGUF file."""
     safetensors: Safetensors | None = None
     header_fault: str = ""
-    """Why the header of a file could not be read."""
+    """Reason why the header of a file could not be read."""
     fault: str = ""
-    """What is wrong with existing files: one is a pointer file, truncated or missing."""
+    """Problem with existing files: one of them is a pointer file, truncated or missing."""
     model: ModelFacts | None = None
-    """The facts from all files together."""
+    """Facts derived from all files."""
     seal: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
-    """Seal by which the next load of the same model recognizes its folder."""
+    """Seal by which the next load of the model recognizes the model's directory."""
 
 
 def encode_report(report: Report) -> bytes:
-    """Encodes a report as JSON. If it is too long, metadata from the files is omitted, headers first."""
+    """Encode a report as JSON. If it is too long, omit the headers, and then the facts about the model."""
     brief = msgspec.structs.replace(report, gguf=None, safetensors=None, header_fault="too long")
     shorter = (report, brief, msgspec.structs.replace(brief, model=None))
     texts = [msgspec.json.encode(one) for one in shorter]
@@ -73,7 +73,7 @@ def encode_report(report: Report) -> bytes:
 
 
 def parse_report(message: str) -> Report | None:
-    """Parses a report. Returns None if the message is not a report."""
+    """Parse a report. Return None if the message is not a report."""
     try:
         return decode_json(message, Report, most=MESSAGE_BYTES)
     except DecodingError:
@@ -81,7 +81,7 @@ def parse_report(message: str) -> Report | None:
 
 
 def fault(message: str) -> tuple[Fault | None, str]:
-    """Splits a message into the code, if there is one, and the sentence."""
+    """Split a failure message into its code and its sentence. The code is None if the message has no known code."""
     match = FAILED.fullmatch(message)
     if match is None or match[1] not in get_args(Fault):
         return None, message

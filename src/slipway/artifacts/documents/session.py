@@ -1,8 +1,7 @@
-"""Session: the parts of an upload in the registry, stored as the manifest with the tag ``session`` in its repository.
-Pure.
+"""Session: the state of an upload, stored as a manifest with the tag ``session`` in the upload's repository. Pure.
 
-Each part is a blob, and the manifest's layers are the parts in order. A part has at most :data:`PIECE_BYTES`. It is
-shorter if a request ended or was slow.
+The layers of the manifest are the parts of the uploaded file, in order. A part has at most :data:`PIECE_BYTES` bytes,
+and fewer if a request ended early or was slow.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
 ARTIFACT_TYPE: Final = "application/vnd.slipway.upload.v1+json"
 PIECE_TYPE = "application/octet-stream"
 FILE_NAME, LENGTH, COMPLETE = "slipway.inference/file-name", "slipway.inference/length", "slipway.inference/complete"
-"""Annotations of the manifest. The last one is ``true`` once all bytes are stored."""
+"""Annotations of the manifest. :data:`COMPLETE` is ``true`` once all bytes are stored."""
 EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
-"""The manifest's empty configuration."""
+"""Media type and content of the manifest's configuration, which is empty."""
 EMPTY_DIGEST = f"sha256:{hashlib.sha256(EMPTY).hexdigest()}"
 PIECE_BYTES = 64 << 20
 MOST_PIECES = 20_000
 MANIFEST_BYTES = 4 << 20
-"""Maximum size of a manifest in a registry."""
+"""Maximum size of a manifest in bytes."""
 HEAD_BYTES = 512
-"""Number of bytes from which :func:`kind_of` detects the kind of a file."""
+"""Number of bytes at the beginning of a file from which :func:`kind_of` detects the kind of the file."""
 LONGEST_NAME = 200
 KINDS = ("gguf", "zip", "tar", "tar.gz", "tar.zst")
 
@@ -38,7 +37,7 @@ _TAR_MAGIC = slice(257, 262)
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A blob with a part of the file."""
+    """A blob in the registry with one part of the uploaded file."""
 
     digest: str
     size: int
@@ -63,7 +62,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return self.offset == self.length
 
     def followed_by(self, piece: Piece) -> Session:
-        """Returns the session with one more piece."""
+        """Return a copy of the session with ``piece`` appended."""
         return msgspec.structs.replace(self, pieces=(*self.pieces, piece))
 
 
@@ -83,7 +82,7 @@ class _Manifest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def encode_session(session: Session) -> bytes:
-    """Encodes a session as an OCI manifest."""
+    """Encode a session as an OCI manifest."""
     annotations = {FILE_NAME: session.file_name, LENGTH: str(session.length)}
     if session.complete:
         annotations[COMPLETE] = "true"
@@ -96,7 +95,7 @@ def encode_session(session: Session) -> bytes:
 
 
 def parse_session(text: bytes) -> Session:
-    """Parses a session from its OCI manifest. Raises DecodingError."""
+    """Parse a session from its OCI manifest. Raise DecodingError if the manifest is invalid."""
     manifest = decode_json(text, _Manifest, most=MANIFEST_BYTES)
     length = manifest.annotations.get(LENGTH, "")
     if not length.isascii() or not length.isdecimal() or len(length) > 18:
@@ -109,7 +108,7 @@ def parse_session(text: bytes) -> Session:
 
 
 def kind_of(head: bytes) -> str:
-    """Returns one of KINDS from a file's first HEAD_BYTES (or the whole file, if it is shorter); empty: unsupported."""
+    """Return the kind of a file, one of ``KINDS``, from its first ``HEAD_BYTES`` bytes. Empty if it is unsupported."""
     if head.startswith(b"GGUF"):
         return "gguf"
     if head.startswith(b"PK\x03\x04"):
@@ -122,8 +121,7 @@ def kind_of(head: bytes) -> str:
 
 
 def _is_gzip(head: bytes) -> bool:
-    """Whether a file is a gzip file of a tar, as far as its first bytes show. They may be too few to recognize the
-    tar."""
+    """Whether a gzip file contains a tar. Also true if its first bytes are too few to recognize one."""
     try:
         start = zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
     except zlib.error:
@@ -132,7 +130,7 @@ def _is_gzip(head: bytes) -> bool:
 
 
 def name_for(file_name: str, kind: str) -> str:
-    """Returns a file name for this kind, from an untrusted name, that is valid within a directory."""
+    """Convert an untrusted name to a valid file name without directories. A GGUF file's name ends with ``.gguf``."""
     last = file_name.replace("\\", "/").rpartition("/")[2]
     printable = "".join(character for character in last if character.isprintable()).strip().lstrip(".")
     short = printable.encode(errors="ignore")[-LONGEST_NAME:].decode(errors="ignore")

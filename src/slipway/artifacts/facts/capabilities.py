@@ -16,7 +16,7 @@ PIPELINES: Mapping[str, Sequence[str]] = {
     TEXT_TO_VIDEO: ("texttovideo", "t2v"),
     IMAGE_TEXT_TO_VIDEO: ("video",),
 }
-"""Capability -> parts of the class names of diffusion pipelines that have it; the first match counts."""
+"""Capability -> substrings of the class names of diffusion pipelines with this capability. The first match counts."""
 SPEECH = ("whisper", "wav2vec2", "hubert", "forctc", "forspeechtotext")
 ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "text-generation": (("Chat", "TextGeneration"), ()),
@@ -37,7 +37,7 @@ ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "image-to-video": (("VideoGeneration",), ("VisionInput", "VideoOutput")),
     "video-to-video": (("VideoGeneration",), ("VideoInput", "VideoOutput")),
 }
-"""Task -> the endpoint types that serve it, and its inputs and outputs besides text."""
+"""Task -> its endpoint types, and its inputs and outputs besides text."""
 SAME_TASKS: Mapping[str, str] = {
     "text2text-generation": "text-generation",
     "summarization": "text-generation",
@@ -59,7 +59,7 @@ SAME_TASKS: Mapping[str, str] = {
     "image-text-to-image": "image-to-image",
     "video-generation": "text-to-video",
 }
-"""Task -> the equivalent task that decides about its endpoint types, inputs and outputs."""
+"""Task -> the equivalent task in :data:`ENDPOINTS`."""
 TASKS: Mapping[str, str] = {
     TEXT_TO_TEXT: "text-generation",
     EMBEDDING: "feature-extraction",
@@ -71,12 +71,12 @@ TASKS: Mapping[str, str] = {
     IMAGE_TEXT_TO_VIDEO: "image-to-video",
 }
 ANY = "any-to-any"
-"""An uninformative task: sources use it for models whose files describe them better."""
+"""A task that carries no information. The model's files describe its capabilities better."""
 GENERATES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 
 def endpoints(tasks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the endpoint types and features of a model with these tasks; unknown tasks have none."""
+    """Return the endpoint types and the features of a model, from its tasks. Unknown tasks add none."""
     kinds: dict[str, None] = {}
     features: dict[str, None] = {}
     for task in tasks:
@@ -87,19 +87,19 @@ def endpoints(tasks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def usual(task: str) -> str:
-    """Returns a task in its most common spelling."""
+    """Normalize a task: lower case, with hyphens instead of spaces and underscores."""
     return task.lower().strip().replace("_", "-").replace(" ", "-")
 
 
 def of_pipeline(class_name: str) -> tuple[str, ...]:
-    """Returns the capabilities of a diffusion pipeline; empty if its class name is unknown."""
+    """Return the capabilities of a diffusion pipeline; empty if its class name is unknown."""
     name = class_name.lower()
     return next(((capability,) for capability, words in PIPELINES.items() if _has(name, words)), ())
 
 
 def of_model(model_type: str, architecture: str, *, sees: bool = False, embeds: bool = False) -> tuple[str, ...]:
-    """Returns the capabilities of a transformers model. ``sees``: it has a vision component; ``embeds``: its files
-    declare it as an embedding model, whatever its name."""
+    """Return the capabilities of a transformers model. ``sees``: whether the model has a vision component; ``embeds``:
+    whether its files declare an embedding model."""
     type_, name = model_type.lower(), architecture.lower()
     both = f"{type_} {name}"
     if "nemotronh_nano" in both:
@@ -121,8 +121,8 @@ def of_model(model_type: str, architecture: str, *, sees: bool = False, embeds: 
 
 
 def task_of(capabilities: Sequence[str], architecture: str) -> str:
-    """Returns the task of a model that declares none, from its capabilities; empty: unknown. Text generation is the
-    default capability, so it only counts if the class name confirms it."""
+    """Derive the task of a model from its capabilities; empty if unknown. Text generation is the default capability,
+    so ``architecture``, if known, must confirm it."""
     first = next((capability for capability in capabilities if capability in TASKS), "")
     if first == TEXT_TO_TEXT and architecture and not architecture.endswith(GENERATES):
         return ""

@@ -1,5 +1,5 @@
 """Facts in a model's files: config.json of transformers, model_index.json of diffusers, and the headers of safetensors
-and GGUF files. They are untrusted: an invalid value counts as unknown. Pure."""
+and GGUF files. The files are untrusted, so an invalid value counts as unknown. Pure."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from slipway.decoding import decode_json
 
 CONFIG, PIPELINE = "config.json", "model_index.json"
 FOLDERS = ("", "safetensors/", "pytorch_model/", "model/")
-"""Directories that may contain the configuration, in this order, before all others."""
+"""Directories in which to look for config.json first, in this order."""
 EMBEDDING_FILES = ("modules.json", "config_sentence_transformers.json")
 """Files next to config.json in models for sentence-transformers."""
 MOST_BYTES = 4 << 20
-"""Maximum size of a configuration. Most have a few KB; some list thousands of classes."""
+"""Maximum size of a configuration in bytes. Most have a few KiB; some list thousands of classes."""
 MOST_COMPONENTS = 32
 LONGEST = 128
-"""Number of characters to keep of a text."""
+"""Maximum length of a text in characters. Longer texts are cut off."""
 MOST_TOKENS = (1 << 31) - 1
 CONTEXT = ("seq_length", "max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "n_ctx")
 TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
 """Fields with which multimodal models describe their text component. A component may be nested."""
 POSITIONS = ("rope_scaling", "rope_parameters")
-"""Fields for the scaling of positions, before transformers 5 and since."""
+"""Fields for the scaling of positions: the name before transformers 5, and the name since then."""
 EYES = ("vision_config", "vision_tower", "mm_vision_tower", "img_processor", "visual")
 """Fields in configurations of models with image input."""
 ARCHITECTURES: Mapping[str, str] = {
     "deepseek_vl_v2": "DeepseekVLV2ForCausalLM",
     "multi_modality": "MultiModalityCausalLM",
 }
-"""Architectures of model types whose repositories omit it."""
+"""Model type whose repositories omit the architecture -> its architecture."""
 QUANTIZATION_FILES: Mapping[str, str] = {
     "hf_quant_config.json": "modelopt",
     "quantize_config.json": "gptq",
     "quant_config.json": "awq",
 }
-"""Files that some methods use instead of a statement in config.json -> the method."""
+"""File that describes the quantization in place of config.json -> the quantization method."""
 SAFETENSORS, SAFETENSORS_VERSION = "safetensors", "1.0.0"
 PYTORCH = "pytorch"
 GGUF, PROJECTOR = ".gguf", "mmproj"
@@ -57,27 +57,27 @@ PARTS: Mapping[str, str] = {
     "transformer": "transformer",
     "vae": "vae",
 }
-"""Components of a diffusion pipeline -> their names in a model's spec; others are in additionalComponents."""
+"""Component of a diffusion pipeline -> its field in a model's spec. All others are in ``additionalComponents``."""
 _NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*"?|-?Infinity|NaN', re.DOTALL)
 """Matches numbers that JSON does not allow, and strings, which may contain the same text. It also matches an
 unterminated string, because searching for its end repeatedly would take quadratic time."""
 
 
 class VersionedName(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A format or a framework."""
+    """The name and version of a format or a framework."""
 
     name: str
     version: str = ""
-    """Empty: not declared."""
+    """Version; empty if it is not declared."""
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Facts about a model. Empty, 0 and None: unknown."""
+    """Facts about a model. A field is empty, 0 or None if its value is unknown."""
 
     model_type: str = ""
-    """The name in transformers or llama.cpp, such as ``llama``."""
+    """Name of the model type in transformers or llama.cpp, such as ``llama``."""
     architecture: str = ""
-    """The class name, such as ``LlamaForCausalLM``."""
+    """Class name in transformers or diffusers, such as ``LlamaForCausalLM``."""
     format: VersionedName | None = None
     framework: VersionedName | None = None
     parameter_size: str = ""
@@ -86,7 +86,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     exact: bool = False
     """Whether the parameters were counted instead of estimated."""
     stored_size: str = ""
-    """Formatted number of values in all tensors, such as ``4.65B``. It is lower than the parameters if several weights
+    """Formatted number of values in all tensors, such as ``4.65B``. It is lower than ``parameters`` if several weights
     share a value, and higher if it includes scales."""
     max_tokens: int = 0
     quantization: str = ""
@@ -96,8 +96,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 def described_by(files: Collection[str]) -> str:
-    """Returns the file that describes a model, from paths relative to its directory: a model_index.json, a GGUF file
-    (the first part) if there are no safetensors, or a config.json. Empty: none."""
+    """Return the path of the file that describes a model; empty if there is none. The candidates are a
+    model_index.json, the first GGUF file if there are no safetensors, and a config.json, in this order."""
     index = sorted((path for path in files if _has_name(path, PIPELINE)), key=_depth)
     gguf = sorted(path for path in files if path.endswith(GGUF) and not path.rpartition("/")[2].startswith(PROJECTOR))
     safetensors = any(path.endswith(f".{SAFETENSORS}") for path in files)
@@ -107,8 +107,8 @@ def described_by(files: Collection[str]) -> str:
 
 
 def parse_config(text: bytes) -> Mapping[str, Any]:
-    """Parses a configuration. Python writes numbers that JSON does not allow: infinity becomes 1e308, and NaN becomes
-    null. Raises DecodingError."""
+    """Parse a configuration. Python writes numbers that JSON does not allow: infinity becomes 1e308, and NaN becomes
+    null. Raise DecodingError if the text is invalid or too long."""
     plain = text.decode("utf-8", "replace") if len(text) <= MOST_BYTES else ""
     if "Infinity" in plain or "NaN" in plain:
         text = _NUMBERS.sub(_json_number, plain).encode()
@@ -122,11 +122,11 @@ def facts_of(
     tensors: Mapping[str, int] | None = None,
     shapes: Shapes | None = None,
 ) -> ModelFacts:
-    """Returns the facts in a config.json, or in a model_index.json, which has a ``_class_name``.
+    """Return the facts in a config.json or a model_index.json. Only the latter has a ``_class_name``.
 
-    ``files``: all files of the model; empty: safetensors only. ``tensors``: type such as ``BF16`` -> number of values
-    in the headers of all safetensors files; empty: the parameters are estimated. ``shapes``: the tensors themselves, if
-    their names are known; types alone distinguish scales from weights only if their types differ.
+    ``files`` are the paths of all files of the model; if empty, the model has safetensors. ``tensors`` maps a data type
+    such as ``BF16`` to the number of its values in all safetensors headers; if empty, the parameters are estimated.
+    ``shapes`` are the tensors by name. Without them, scales count as weights if both have the same type.
     """
     if _text(configuration.get("_class_name")):
         return _of_pipeline(configuration, tensors or {})
@@ -155,8 +155,8 @@ def facts_of(
 
 
 def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
-    """Returns the facts in the header of a GGUF file, or of all its parts in order. The quantization is omitted:
-    engines of this format support all of them, and it would exclude runtimes for models without one."""
+    """Return the facts in the headers of a GGUF model, one header per part in order. Omit the quantization: GGUF
+    engines support every quantization, and a value would exclude runtimes that declare none."""
     first, parameters = headers[0], [header.parameters for header in headers]
     total = sum(parameters) if all(parameters) else 0
     return ModelFacts(
@@ -172,18 +172,20 @@ def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
 
 
 def counted_in(configuration: Mapping[str, Any], tensors: Mapping[str, int], shapes: Shapes | None) -> ParameterCount:
-    """Counts the parameters in tensors, as far as the configuration defines their encoding."""
+    """Count the parameters in a model's tensors, by the encoding in the configuration. Use only the number of values
+    per data type in ``tensors`` if ``shapes`` are unknown."""
     scheme = scheme_of(configuration, _parts(configuration))
     return by_names(scheme, shapes) if scheme is not None and shapes else by_types(scheme, tensors)
 
 
 def text_part(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the text component of a multimodal model, or the whole configuration of any other."""
+    """Return the configuration of a multimodal model's text component, or the whole configuration of another model."""
     return next(iter(_parts(configuration)), configuration)
 
 
 def completed(configuration: Mapping[str, Any], beside: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns a config.json with the quantization from one of QUANTIZATION_FILES, unless it already declares one."""
+    """Return a config.json, completed with the quantization from one of ``QUANTIZATION_FILES`` if it declares none.
+    ``beside``: file name -> content of these files."""
     if stated(configuration, _parts(configuration)):
         return configuration
     for name, method in QUANTIZATION_FILES.items():
@@ -257,8 +259,8 @@ def _method(config: Mapping[str, Any]) -> str:
 
 
 def _context(config: Mapping[str, Any]) -> int:
-    """Returns the model's context length in tokens. With YaRN it may exceed the number of positions, which then is the
-    original one."""
+    """Return the context length in tokens; 0 if it is unknown. With YaRN it may exceed the declared number of
+    positions."""
     scalings = [scaling for name in POSITIONS if isinstance(scaling := config.get(name), Mapping)]
     # Models with several kinds of attention have a scaling for each.
     scalings += [inner for scaling in scalings for inner in scaling.values() if isinstance(inner, Mapping)]
@@ -285,7 +287,7 @@ def _embeds(config: Mapping[str, Any], files: Collection[str]) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Returns a text on one line, without control characters; empty for anything else."""
+    """Return a string on one line, without control characters, cut to ``LONGEST``. Empty if it is not a string."""
     words = " ".join(value[: 4 * LONGEST].split()) if isinstance(value, str) else ""
     return "".join(character for character in words if character.isprintable())[:LONGEST]
 

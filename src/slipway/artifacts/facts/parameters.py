@@ -1,7 +1,7 @@
 """Parameters: estimates a model's number of parameters from the dimensions in its config.json. Pure.
 
-An estimate adds up the matrices of a transformer with these dimensions. It omits biases and norms, which are less than
-one percent.
+An estimate adds up the matrices of a transformer with these dimensions. It omits biases and norms, which have less than
+one percent of the parameters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 MOST = 1 << 24
-"""Maximum of any dimension; no model comes close."""
+"""Maximum value of a dimension. No model comes close."""
 UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
 
 HIDDEN = ("hidden_size", "d_model", "n_embd", "dim")
@@ -39,7 +39,7 @@ TIED = (
     "phi3small",
     "bert",
 )
-"""Model types that use one embedding for input and output unless their configuration says otherwise."""
+"""Model types that use one embedding for both input and output by default."""
 PLAIN = ("bert", "roberta", "gpt2", "gpt_neox", "gptj", "gpt_bigcode", "opt", "bloom", "falcon", "mpt", "phi", "clip")
 """Model types whose feed-forward layers have two matrices; others have three."""
 LLAMA: Mapping[str, int] = {
@@ -49,11 +49,11 @@ LLAMA: Mapping[str, int] = {
     "intermediate_size": 11008,
     "vocab_size": 32000,
 }
-"""Defaults that configurations of Llama omit."""
+"""Default dimensions, which configurations of Llama may omit."""
 
 
 def format_size(count: int) -> str:
-    """Formats a number, such as ``8.03B`` or ``350M``; empty for 0."""
+    """Format a number of parameters with up to two decimals: ``8.03B`` or ``350M``. Empty for 0."""
     for unit, letter in UNITS:
         if count >= unit:
             return f"{count / unit:.2f}".rstrip("0").rstrip(".") + letter
@@ -61,8 +61,8 @@ def format_size(count: int) -> str:
 
 
 def estimated(config: Mapping[str, Any], text: Mapping[str, Any]) -> int:
-    """Estimates the parameters from a config.json and its text component, which may be the same. 0: not enough
-    information."""
+    """Estimate the number of parameters from a config.json and its text component, which may be the whole config.json.
+    Return 0 if dimensions are missing."""
     shape = _shape(text)
     if shape is None:
         return 0
@@ -74,7 +74,7 @@ def estimated(config: Mapping[str, Any], text: Mapping[str, Any]) -> int:
 
 
 def number(config: Mapping[str, Any], *names: str) -> int:
-    """Returns the first of these fields with a positive integer within limits; 0: none."""
+    """Return the value of the first field in ``names`` that is an integer from 1 to ``MOST``; 0 if none is."""
     for name in names:
         value = config.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST:
@@ -113,7 +113,7 @@ def _shape(text: Mapping[str, Any]) -> _Shape | None:
 
 
 def _attention(shape: _Shape, text: Mapping[str, Any]) -> int:
-    """Returns the parameters of one attention layer."""
+    """Return the number of parameters in one attention layer."""
     hidden, heads = shape.hidden, shape.heads
     latent, plain, rotary = (number(text, name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"))
     if latent and plain:
@@ -128,7 +128,7 @@ def _attention(shape: _Shape, text: Mapping[str, Any]) -> int:
 
 
 def _feed_forward(shape: _Shape, text: Mapping[str, Any]) -> int:
-    """Returns the parameters of all feed-forward layers, some or all of which have experts."""
+    """Return the number of parameters in all feed-forward layers, including those with experts."""
     hidden, inside = shape.hidden, text.get("ffn_config")
     matrices = 2 if shape.type in PLAIN else 3
     experts = number(text, *EXPERTS) or number(inside if isinstance(inside, Mapping) else {}, *EXPERTS)

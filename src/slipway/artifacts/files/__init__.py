@@ -1,1 +1,1 @@
-"""Which files of a source make up a model, and whether they are sound. Pure."""
+"""Model files: selects the files of a source that make up a model, and checks that they are sound. Pure."""

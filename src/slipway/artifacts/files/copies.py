@@ -1,8 +1,8 @@
-"""Copies: selects the model's files if a source contains its weights several times. Pure.
+"""Copies: removes copies of the same weights from a model's files. Pure.
 
-A source may also have the same weights in the vendor's layout, in several precisions, in one file and in parts, or as
-PyTorch files. The model consists of the files in an index or, without one, of the files with the usual names in the
-configuration's directory.
+A source may contain the weights of a model several times: in the vendor's layout, in several precisions, in one file
+and in parts, or as PyTorch files. The model consists of the files that an index lists. Without an index, it consists of
+the files with the usual names in the configuration's directory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 
 PART = re.compile(r"-([0-9]{1,6})-of-([0-9]{1,6})(?=\.[A-Za-z0-9]+\Z)")
-"""In most models both numbers have five digits, in some fewer, or six."""
+"""Part number and number of parts in the name of a split file. Most models use five digits, some use fewer or six."""
 PRECISIONS = r"fp16|bf16|fp32|fp8|fp4|int8|int4|float16|bfloat16|float32|float8|half|non_ema|ema"
 VARIANT = re.compile(
     rf"[.](?:{PRECISIONS})(?=[.-])|[_-](?:{PRECISIONS})(?=(?:-[0-9]+-of-[0-9]+)?\.safetensors\Z)", re.IGNORECASE
@@ -21,7 +21,7 @@ FOLDER = re.compile(
     r"|(?:checkpoint|global_step)[-_]?[0-9]+)",
     re.IGNORECASE,
 )
-"""A directory with a copy of the model in another precision, or from an earlier training step."""
+"""Names of directories with a copy of the model in another precision, or from an earlier training step."""
 LAYOUT = re.compile(r"consolidated(?:[.-].*)?\.safetensors", re.IGNORECASE)
 """File names of weights in a vendor's own layout."""
 USUAL = re.compile(r"(?:pytorch_)?model(?:-[0-9]{1,6}-of-[0-9]{1,6})?\.safetensors", re.IGNORECASE)
@@ -33,8 +33,8 @@ SAFETENSORS = ".safetensors"
 def without(
     weights: Collection[str], paths: Collection[str], *, indexed: Collection[str] = (), pipeline: bool = False
 ) -> frozenset[str]:
-    """Returns the weights of a model without copies. ``paths``: all files; ``indexed``: the weights listed in indexes;
-    ``pipeline``: whether it is a diffusion pipeline, in which each directory is a component."""
+    """Return the files in ``weights`` that are not copies. ``paths``: all files of the source; ``indexed``: the files
+    that indexes list; ``pipeline``: whether the model is a diffusion pipeline, with a directory per component."""
     rest = set(weights)
     top = {path for path in rest if "/" not in path}
     if not pipeline and any(not COMPANION.search(path) for path in top):
@@ -49,12 +49,12 @@ def without(
 
 
 def stem(path: str) -> str:
-    """Returns the common name of all parts of a split file; any other file's own name."""
+    """Return a path without its part number, so that all parts of a split file have the same stem."""
     return PART.sub("", path)
 
 
 def _copies(beside: Collection[str], paths: frozenset[str], indexed: frozenset[str]) -> set[str]:
-    """Returns the copies among the weights of one directory."""
+    """Return the copies among the weights of one directory."""
     sets = _sets(beside)
     copied = {path for path in beside if VARIANT.search(name := _name(path)) and _plain(path, name) in sets}
     # A file listed in the index of other weights is part of the model.
@@ -69,7 +69,8 @@ def _copies(beside: Collection[str], paths: frozenset[str], indexed: frozenset[s
 
 
 def _sets(beside: Collection[str]) -> dict[str, dict[str, set[str]]]:
-    """Returns stem -> number of parts -> the parts. The number for an unsplit file is empty."""
+    """Group weights by their stem, and then by the number of parts in their names, which is empty for an unsplit
+    file."""
     sets: dict[str, dict[str, set[str]]] = {}
     for path in beside:
         part = PART.search(path)
@@ -80,7 +81,8 @@ def _sets(beside: Collection[str]) -> dict[str, dict[str, set[str]]]:
 def _further(
     whole: str, by_total: Mapping[str, set[str]], paths: frozenset[str], indexed: frozenset[str]
 ) -> frozenset[str]:
-    """Returns the copies among a file and its parts, which may exist in several splits."""
+    """Return the copies among the files with the stem ``whole``. ``by_total``: number of parts, empty for an unsplit
+    file -> paths."""
     parts = frozenset[str]().union(*(files for total, files in by_total.items() if total))
     if "" in by_total and (whole in indexed or f"{whole}.index.json" not in paths):
         return parts - indexed
@@ -94,7 +96,7 @@ def _laid_out(beside: Collection[str]) -> set[str]:
 
 
 def _plain(path: str, name: str) -> str:
-    """Returns the file, or the stem of all its parts, without the precision in its name."""
+    """Return the stem of a path, without the precision in its name."""
     return stem(path[: len(path) - len(name)] + VARIANT.sub("", name))
 
 

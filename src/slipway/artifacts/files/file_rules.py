@@ -29,7 +29,7 @@ REJECTED = (
     *(".so", ".dll", ".dylib", ".exe", ".jar", ".class", ".wasm"),
     *(".zip", ".tar", ".tgz", ".gz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".7z", ".rar", ".lz4"),
 )
-"""Programs, and archives, whose content is not inspected."""
+"""Extensions of files that fail the publication: programs, and archives, which are not inspected."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 KEPT_NAMES = re.compile(
     r"(?:generation_config|tokenizer.*|special_tokens_map|preprocessor_config|processor_config|added_tokens|vocab|params"
@@ -49,21 +49,21 @@ DROPPED_ENDINGS = (
     *(".pdiparams", ".ggml", ".llamafile", ".safetensors", ".gguf", ".part", ".incomplete", ".lock"),
     *(".md5", ".sha256", ".sha512", ".asc", ".sig", ".pem", ".key", ".crt", ".p12", ".env", ".bak", ".orig", ".rej"),
 )
-"""Documents, images, recordings, data, code, weights in other formats, and remains of copying."""
+"""Extensions of skipped files: documents, images, recordings, data, code, weights in other formats, leftover copies."""
 SMALL = 16 << 20
-"""Maximum size of an unknown file that is kept, because it may be a new kind of tokenizer."""
+"""Maximum size in bytes of a file of unknown kind. Smaller files are kept, because they may be a new tokenizer."""
 DROPPED_NAMES = re.compile(
     r"(?:readme|license|licence|notice|copying|changelog|use_policy|requirements|dockerfile|makefile|citation|authors)\b.*",
     re.IGNORECASE,
 )
 OTHER_INDEX = re.compile(r".*\.(?:bin|h5|msgpack|pt|pth)\.index\.json")
-"""Indexes of weights that are skipped."""
+"""Names of indexes that list weights in other formats."""
 DIFFUSERS_BIN = re.compile(r"(?:diffusion_)?(?:pytorch_)?model.*\.bin")
-"""Weights of a pipeline component that are not safetensors."""
+"""Names of a pipeline component's weights in PyTorch's format."""
 
 
 class UnsupportedError(ValueError):
-    """These files are not a supported model. The message names the file and the reason."""
+    """The files of a source are not a supported model. The message has the reason."""
 
 
 class FileChoice(msgspec.Struct, frozen=True):
@@ -80,8 +80,11 @@ class FileChoice(msgspec.Struct, frozen=True):
 def choose(
     paths: Collection[str], *, sizes: Mapping[str, int | None] | None = None, indexed: Collection[str] = ()
 ) -> FileChoice:
-    """Selects the files. Raises UnsupportedError. ``sizes``: the files' sizes in bytes, if known; large unknown files
-    are skipped. ``indexed``: the weights listed in indexes."""
+    """Select the files that make up a model. Raise UnsupportedError if they are not a supported model.
+
+    ``sizes``: path -> size in bytes, None if unknown; large files of unknown kind are skipped. ``indexed``: the weights
+    that indexes list.
+    """
     model_paths = [path for path in paths if not in_dropped_folder(path)]
     for path in sorted(model_paths):
         if path.lower().endswith(REJECTED):
@@ -106,8 +109,8 @@ def choose(
 
 
 def weights_of(paths: Collection[str], *, indexed: Collection[str] = ()) -> frozenset[str]:
-    """Returns the weights that count, in any format, if a whole source is loaded: without those in directories for
-    other purposes, and without copies."""
+    """Return the weights in a source, in any format. Omit copies, and weights in directories that engines do not
+    read."""
     model_paths = [path for path in paths if not in_dropped_folder(path)]
     candidates = [path for path in model_paths if path.lower().endswith(soundness.WEIGHTS)]
     return copies.without(candidates, model_paths, indexed=indexed, pipeline=INDEX in paths)
@@ -144,7 +147,7 @@ def _is_weight(path: str, format_: Format) -> bool:
 
 
 def is_companion(path: str, size: int | None) -> bool:
-    """Whether an engine may read a file that is not weights. ``size``: None if unknown."""
+    """Whether an engine may read a file that contains no weights. ``size`` is in bytes, None if it is unknown."""
     name = path.rpartition("/")[2].lower()
     if OTHER_INDEX.fullmatch(name):
         return False

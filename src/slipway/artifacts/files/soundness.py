@@ -13,14 +13,14 @@ from typing import Any
 from slipway.artifacts.files.copies import COMPANION, PART, SAFETENSORS
 
 BLANKS = b"\xef\xbb\xbf \t\r\n"
-"""Bytes that may precede or follow a text."""
+"""White space and the byte order mark, which may precede or follow a text."""
 HEAD = 512
-"""Number of bytes that show what a file really is."""
+"""Number of bytes at the beginning of a file from which its real type is detected."""
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt", ".onnx")
 READ = (*WEIGHTS, ".json", ".model", ".tiktoken", ".jinja", ".spm", ".vocab")
 """Extensions of files that engines read. They also read other files, because each tokenizer has its own names."""
 POINTER_BYTES = 1024
-"""Maximum size of pointer files and error messages."""
+"""Maximum size of pointer files and error messages in bytes."""
 POINTERS: Mapping[re.Pattern[bytes], tuple[str, str]] = {
     re.compile(rb"version https://git-lfs\.github\.com/spec/"): ("Git LFS", "git lfs pull"),
     re.compile(rb"# xet version "): ("git-xet", "git xet checkout"),
@@ -29,7 +29,7 @@ POINTERS: Mapping[re.Pattern[bytes], tuple[str, str]] = {
 """Beginning of a pointer file -> its program, and the command that fetches the real file."""
 PAGES = (b"<!doctype html", b"<html", b"<head", b"<body")
 COMMENT = b"<!--"
-"""Web pages may begin with it, but so do templates and XML."""
+"""Start of a comment. Web pages may begin with a comment, but so may templates and XML."""
 OBJECTS = (b"<?xml", b"<error", b'{"error', b'{"message', b'{"detail')
 """Beginnings (in lower case) of server errors stored in place of weights; see also ``SENTENCES``."""
 SENTENCES = re.compile(
@@ -38,11 +38,11 @@ SENTENCES = re.compile(
     rb"|too many requests|bad gateway|service unavailable|gateway time-?out|internal server error)\b[.!]?"
 )
 ERROR = re.compile(rb'\{\s*"error"\s*:\s*"[^"]*"\s*\}')
-"""A server error in place of a JSON file, which may have any keys."""
+"""A server error in JSON. Only a whole file can match, because a model's JSON file may also have the key ``error``."""
 JSON = frozenset(("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors.index.json"))
 """JSON files that every engine reads in addition to safetensors."""
 TAIL = 64
-"""Number of bytes at the end of a JSON file to check for whether it is complete."""
+"""Number of bytes at the end of a JSON file that show whether the file is complete."""
 MOST_PARTS = 1000
 GGUF = ".gguf"
 INDEX = ".safetensors.index.json"
@@ -52,8 +52,8 @@ MODEL = re.compile(rf"(?!.*(?:{COMPANION.pattern})).*(?:\.safetensors|\.gguf)|py
 
 
 def fault_of(path: str, head: bytes, size: int | None, *, as_json: bool = False) -> str:
-    """Returns the problem with a file that an engine may read, judging by its first bytes; empty: none detected.
-    ``size``: None if unknown. ``as_json``: whether it is in ``json_of``."""
+    """Return the problem with a file that an engine may read, judging by its first bytes; empty if there is none.
+    ``size`` is in bytes, None if it is unknown. ``as_json`` is true for the files in :func:`json_of`."""
     weights = path.lower().endswith(WEIGHTS)
     what = "the weights" if weights else "the file itself"
     begin = head[:HEAD].lstrip(BLANKS).lower()
@@ -70,8 +70,8 @@ def fault_of(path: str, head: bytes, size: int | None, *, as_json: bool = False)
 
 
 def _is_answer(begin: bytes, length: int, *, weights: bool, as_json: bool) -> bool:
-    """Whether a file is a server's error message. Files that are neither weights nor JSON count only if they contain
-    nothing else."""
+    """Whether a file is a server's error message. In place of weights, more text may follow the message. In any other
+    file, the message must be the whole content."""
     if weights:
         return begin.startswith(OBJECTS) or bool(SENTENCES.match(begin))
     if as_json and begin.startswith(b"<"):
@@ -81,8 +81,8 @@ def _is_answer(begin: bytes, length: int, *, weights: bool, as_json: bool) -> bo
 
 
 def json_of(weights: Collection[str]) -> frozenset[str]:
-    """Returns the files that the engine of these weights reads as JSON, if they exist. Empty if that is not certain:
-    next to GGUF, pickles and adapters, and in other directories."""
+    """Return the names of the files that the engine of these weights reads as JSON. Empty if that is uncertain: for
+    GGUF, pickles, adapters, and weights in subdirectories."""
     if any(path.lower().endswith(GGUF) for path in weights):
         return frozenset()
     models = (path for path in weights if path.lower().endswith(SAFETENSORS) and "/" not in path)
@@ -90,7 +90,7 @@ def json_of(weights: Collection[str]) -> frozenset[str]:
 
 
 def fault_of_json(path: str, head: bytes, tail: bytes) -> str:
-    """Returns the problem with a JSON file, judging by its first and last bytes; empty: none detected."""
+    """Return the problem with a JSON file, judging by its first and last bytes; empty if there is none."""
     begin, end = head[:HEAD].lstrip(BLANKS), tail[-TAIL:].rstrip(BLANKS)
     if not begin:
         return ""
@@ -102,7 +102,8 @@ def fault_of_json(path: str, head: bytes, tail: bytes) -> str:
 
 
 def missing_part(paths: Collection[str]) -> str:
-    """Returns the first missing part of split weights, such as ``model-00002-of-00002.safetensors``; empty: none."""
+    """Return the first missing part of split weights, such as ``model-2-of-2.safetensors``; empty if none is
+    missing."""
     parts: dict[tuple[str, str, str], list[str]] = {}
     for path in paths:
         part = PART.search(path)
@@ -118,7 +119,7 @@ def missing_part(paths: Collection[str]) -> str:
 
 
 def parts_of(path: str) -> tuple[str, ...]:
-    """Returns all parts of a split file, in order; empty for a file that is not a part."""
+    """Return all parts of a split file, in order; empty for a file that is not a part."""
     part = PART.search(path)
     if part is None or not path.lower().endswith(WEIGHTS) or not 1 < int(part[2]) <= MOST_PARTS:
         return ()
@@ -129,7 +130,7 @@ def parts_of(path: str) -> tuple[str, ...]:
 
 
 def named_by(index: str, content: Mapping[str, Any]) -> list[str]:
-    """Returns the paths of the files listed in an index of weights; ``index``: its own path."""
+    """Return the sorted paths of the files that an index of weights lists. ``index`` is the path of the index."""
     named, folder = content.get("weight_map"), index.rpartition("/")[0]
     files = {one for one in named.values() if isinstance(one, str)} if isinstance(named, Mapping) else set()
     return sorted(f"{folder}/{one}" if folder else one for one in files)
@@ -147,23 +148,23 @@ def belongs_to_other_model(index: str, content: Mapping[str, Any], paths: Collec
 
 
 def missing_of_index(index: str, content: Mapping[str, Any], paths: Collection[str]) -> str:
-    """Returns the first missing file that an index lists; empty: none. A leftover index is ignored."""
+    """Return the first missing file that an index lists; empty if none is missing. Ignore indexes of other models."""
     if belongs_to_other_model(index, content, paths):
         return ""
     return next((path for path in named_by(index, content) if path not in paths), "")
 
 
 def cut_off(path: str, size: int, promised: int) -> str:
-    """Returns the message for a file whose size differs from the one in its header."""
+    """Return the message for a file whose size in bytes differs from the size that its header promises."""
     return f"{path} has {size} bytes, but its header promises {promised}: copy the file again"
 
 
 def unreadable(path: str, reason: object) -> str:
-    """Returns the message for a file whose content does not match its name."""
+    """Return the message for a file whose content does not match its name."""
     return f"{path} is not a valid file of its type: {reason}: copy the file again"
 
 
 def incomplete(missing: str, by: str = "") -> str:
-    """Returns the message for a missing file. ``by``: the file that lists it."""
+    """Return the message for a missing file. ``by`` is the index that lists the file; empty for a part of a set."""
     named = f"{by} names it" if by else "other parts of it are there"
     return f"{missing[:256]} is missing, but {named[:300]}: copy the whole model again"

@@ -1,7 +1,8 @@
-"""GGUF headers: the metadata of a llama.cpp file, read from its first bytes. Versions 1 to 3, either byte order.
+"""GGUF headers: the metadata of a llama.cpp file, read from its first bytes. Supports versions 1 to 3 in both byte
+orders.
 
-The metadata is a list of keys and typed values. The few that users need are kept. The others, above all the tokenizer's
-long lists, are skipped: numbers without reading them, strings by their lengths.
+The metadata is a list of keys and typed values. The parser keeps the few values that users need. It skips all others
+without decoding them, above all the tokenizer's long lists.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from slipway.artifacts.headers.range_reader import (
 MAGIC = b"GGUF"
 VERSIONS = (1, 2, 3)
 MOST_BYTES = 32 << 20
-"""Maximum bytes to read of a header: several times the longest tokenizer."""
+"""Maximum number of bytes to read of a header. The longest tokenizer is several times shorter."""
 MOST_KEYS = 1 << 14
 MOST_TEXTS = 1 << 21
-"""Maximum strings in all lists of a header. A tokenizer with 256 Ki tokens has fewer than half as many, including
-merges."""
+"""Maximum number of strings in all lists of a header. A tokenizer with 256 Ki tokens has less than half as many,
+including merges."""
 MOST_TENSORS = 1 << 17
 MOST_DIMENSIONS = 8
 MOST_LISTS = 1 << 12
 """Maximum number of nested lists; real files have none."""
 LONGEST_KEY = 1 << 16
 LONGEST_TEXT = 128
-"""Number of characters to keep of a value."""
+"""Maximum length of a text value in characters. Longer texts are cut off."""
 DEEPEST = 4
-"""Maximum nesting of arrays; real files have none."""
+"""Maximum depth of nested arrays; real files have none."""
 LARGEST = (1 << 63) - 1
-"""The largest number that fits in a status."""
+"""The largest integer that the status of a Kubernetes object can hold."""
 
 
 class Type(IntEnum):
@@ -126,7 +127,7 @@ OF_ARCHITECTURE = ("context_length", "embedding_length", "block_count", "attenti
 
 
 class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The content of a header. 0 or empty: not set."""
+    """The content of a GGUF header. A field is 0 or empty if the header does not set it."""
 
     file_version: int
     tensor_count: int
@@ -143,10 +144,10 @@ class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
-    """Parses the header of the file that ``read`` reads. Raises MalformedFileError if it is invalid.
+    """Parse the header of a GGUF file. Raise MalformedFileError if it is invalid.
 
-    ``count``: also read the list of tensors after the metadata, to count the parameters. ``size``: of the file in
-    bytes; with ``count`` a file that is too short for its tensors is invalid. 0: any size.
+    With ``count``, also read the list of tensors after the metadata, and count the parameters. With ``count`` and
+    ``size``, a file of ``size`` bytes that is too short for its tensors is invalid.
     """
     reader = _Reader(RangeReader(read, MOST_BYTES))
     tensors, keys = reader.count("the number of tensors"), reader.count("the number of keys")
@@ -170,7 +171,7 @@ def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
 
 
 def whole(name: str) -> str:
-    """Returns the common name of all parts of a split model; any other file's own name."""
+    """Return a file name without its part number, so that all parts of a split model have the same name."""
     return PART.sub("", name)
 
 
@@ -193,7 +194,7 @@ def _summary(version: int, tensors: int, parameters: int, metadata: Mapping[str,
 
 
 def _text(value: int | str | None) -> str:
-    """Returns a value on one line, without terminal control characters."""
+    """Return a value on one line, without terminal control characters."""
     text = " ".join(value.split()) if isinstance(value, str) else ""
     return "".join(character for character in text if character.isprintable())[:LONGEST_TEXT]
 
@@ -203,14 +204,14 @@ def _number(value: int | str | None, missing: int = 0) -> int:
 
 
 class _Reader:
-    """Reads consecutive values with the byte order and widths of the file's version."""
+    """A reader of consecutive values, with the byte order and widths of the file's version."""
 
     def __init__(self, reader: RangeReader) -> None:
         if reader.take(4, "the first four bytes") != MAGIC:
             raise MalformedFileError("it does not begin with GGUF")
         self._reader = reader
         word = reader.take(4, "the version")
-        # Version 3 may be in the other byte order, which the version number itself shows.
+        # A file of version 3 may have the other byte order. The bytes of the version number show it.
         self._order = "<" if word[2:] == b"\0\0" else ">"
         self.version = self._unpack("I", word)
         if self.version not in VERSIONS:
@@ -219,11 +220,11 @@ class _Reader:
         self._texts, self._lists = MOST_TEXTS, MOST_LISTS
 
     def count(self, what: str) -> int:
-        """Reads a number of entries."""
+        """Read a number of entries. Errors describe it as ``what``."""
         return self._number(self._length, what)
 
     def type(self, key: str) -> Type:
-        """Reads a type. Raises MalformedFileError for an unknown one; the message contains ``key``."""
+        """Read a value type. Raise MalformedFileError with ``key`` in the message if the type is unknown."""
         number = self._number("I", key)
         try:
             return Type(number)
@@ -231,14 +232,14 @@ class _Reader:
             raise MalformedFileError(f"{key} has the unknown type {number}") from None
 
     def text(self, longest: int, what: str) -> str:
-        """Reads a text of at most ``longest`` bytes. Raises UnreadableError if it is longer."""
+        """Read a text of at most ``longest`` bytes. Raise UnreadableError if it is longer."""
         size = self.count(what)
         if size > longest:
             raise UnreadableError(f"{what} has {size} bytes, more than {longest}")
         return self._reader.take(size, what).decode("utf-8", "replace")
 
     def value(self, kind: Type, key: str, depth: int = 0) -> int | str | None:
-        """Reads an integer or the beginning of a text; skips other values and returns None."""
+        """Read an integer or the beginning of a text. Skip any other value and return None."""
         if kind is Type.STRING:
             size = self.count(key)
             prefix = self._reader.take(min(size, 4 * LONGEST_TEXT), key)
@@ -251,18 +252,18 @@ class _Reader:
         return value if isinstance(value, int) else None
 
     def ends(self) -> None:
-        """Raises MalformedFileError if the file ends before the last skipped value does."""
+        """Raise MalformedFileError if the file ends before the last skipped value does."""
         self._reader.position -= 1
         self._reader.take(1, "its last value")
 
     @property
     def position(self) -> int:
-        """Position of the next value in bytes."""
+        """Offset of the next value in the file in bytes."""
         return self._reader.position
 
     def parameters(self, tensors: int) -> tuple[int, int]:
-        """Reads the list of tensors. Returns their total number of weights, and the minimum size of their data. Raises
-        MalformedFileError."""
+        """Read the list of tensors. Return the number of weights in all tensors, and the minimum size of their data
+        in bytes. Raise MalformedFileError if the list is invalid."""
         if tensors > MOST_TENSORS:
             raise UnreadableError(f"it declares {tensors} tensors, more than the limit")
         total = end = 0

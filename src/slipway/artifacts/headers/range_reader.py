@@ -10,36 +10,37 @@ import struct
 from collections.abc import Callable
 
 Read = Callable[[int, int], bytes]
-"""``read(offset, size)`` returns up to ``size`` bytes from ``offset`` on; fewer, or none, at the end of the file."""
+"""``read(offset, size)`` returns ``size`` bytes from ``offset`` on, or fewer at the end of the file."""
 PIECE = 1 << 20
-"""Minimum bytes per request, because a request costs more than its bytes."""
+"""Minimum number of bytes to request, because a request costs more than its bytes."""
 FARTHEST = 1 << 62
 """An offset beyond the limit of every file system."""
 
 
 class MalformedFileError(ValueError):
-    """The file is not in the format of its name, or is truncated; the message has the position."""
+    """The file is truncated, or does not have the format that its name implies. The message has the reason."""
 
 
 class TruncatedError(MalformedFileError):
-    """The file ends earlier than its header declares. The message names the place."""
+    """The file ends earlier than its header declares. The message has the reason."""
 
 
 class UnreadableError(MalformedFileError):
-    """The file may be valid, but is too large, or too far away, to be read. The message has the reason."""
+    """The file may be valid, but its header cannot be read, for example because it is too long. The message has the
+    reason."""
 
 
 class RangeReader:
-    """A position in a file, and the last piece read."""
+    """A reader with a position in a file. It caches the last piece that it read."""
 
     def __init__(self, read: Read, most: int) -> None:
-        """``most``: limit for the total number of bytes read."""
+        """``most``: maximum total number of bytes to read."""
         self._read, self._remaining = read, most
         self._piece, self._start = b"", 0
         self.position = 0
 
     def take(self, size: int, what: str) -> bytes:
-        """Returns the next ``size`` bytes. Raises MalformedFileError if the file ends earlier or the header is too
+        """Return the next ``size`` bytes. Raise MalformedFileError if the file ends earlier or the header is too
         long."""
         begin = self.position - self._start
         if begin < 0 or begin + size > len(self._piece):
@@ -49,16 +50,16 @@ class RangeReader:
         return self._piece[begin : begin + size]
 
     def skip(self, size: int, what: str) -> None:
-        """Skips ``size`` bytes without reading them. Whether they exist is detected by the next read after them.
+        """Skip ``size`` bytes without reading them. Only the next read detects whether they exist.
 
-        Raises MalformedFileError for a position that no file can have.
+        Raise MalformedFileError for a position that no file can have.
         """
         self.position += size
         if self.position > FARTHEST:
             raise MalformedFileError(f"{what} would end beyond the largest possible file")
 
     def skip_texts(self, count: int, length: struct.Struct, what: str) -> None:
-        """Skips ``count`` texts, each preceded by its length in the format ``length``. There may be a million."""
+        """Skip ``count`` texts, each preceded by its length in the format ``length``. A header may have a million."""
         piece, begin, size = self._piece, self.position - self._start, length.size
         for _unused in range(count):
             if not 0 <= begin <= len(piece) - size:

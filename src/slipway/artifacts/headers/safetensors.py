@@ -1,6 +1,7 @@
 """Safetensors headers: a file's tensors with their types and sizes, read from its first bytes.
 
-The file begins with the length of a JSON document in eight bytes, and the document. The tensors follow without gaps.
+A file begins with eight bytes that contain the length of a JSON document. The document follows, and then the tensors
+without gaps.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from slipway.artifacts.headers.range_reader import MalformedFileError, RangeRead
 from slipway.decoding import DecodingError, decode_json
 
 LONGEST = 16 << 20
-"""Maximum size of the JSON document."""
+"""Maximum size of the JSON document in bytes."""
 LONGEST_OF_FORMAT = 100_000_000
 LENGTH = 8
 METADATA = "__metadata__"
@@ -25,8 +26,8 @@ TYPE = re.compile(r"[A-Z][A-Z0-9_]{0,15}")
 MOST_TYPES = 16
 MOST_BYTES = 64 << 20
 MOST_FIELDS = 1 << 20
-"""Maximum fields in all headers of one source. A tensor has four; the largest models have a hundred thousand
-tensors."""
+"""Maximum number of fields in all headers of one source. A tensor has four fields, and the largest models have a
+hundred thousand tensors."""
 
 
 class _Tensor(msgspec.Struct, frozen=True):
@@ -36,13 +37,13 @@ class _Tensor(msgspec.Struct, frozen=True):
 
 
 class Safetensors(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The content of a header."""
+    """The content of a safetensors header."""
 
     tensor_count: int
     parameters: Mapping[str, int]
-    """Type such as ``BF16`` -> number of values of this type in all tensors."""
+    """Data type such as ``BF16`` -> number of values of this type in all tensors."""
     size: int
-    """Size of the whole file in bytes."""
+    """Size of the whole file in bytes, according to its header."""
 
 
 class Budget:
@@ -53,7 +54,8 @@ class Budget:
         self._bytes, self._fields = MOST_BYTES, MOST_FIELDS
 
     def spend(self, document: bytes) -> None:
-        """Deducts a document; call it before parsing. Raises MalformedFileError if the limit is exceeded."""
+        """Deduct a header's JSON document from the limit, before it is parsed. Raise UnreadableError if the limit is
+        exceeded."""
         self._bytes -= len(document)
         self._fields -= document.count(b":")
         if self._bytes < 0 or self._fields < 0:
@@ -63,11 +65,11 @@ class Budget:
 def parse(
     read: Read, budget: Budget | None = None, shapes: dict[str, tuple[str, Sequence[int]]] | None = None
 ) -> Safetensors:
-    """Parses the header of the file that ``read`` reads. Raises MalformedFileError if it is invalid, and
-    UnreadableError if it exceeds the limits here.
+    """Parse the header of a safetensors file. Raise MalformedFileError if it is invalid, and UnreadableError if it
+    exceeds a limit.
 
-    ``size`` of the result is the declared size: a file of another size is truncated or has extra bytes. ``budget``:
-    shared by the files of a source. ``shapes`` receives the types and shapes of the tensors, by name.
+    A file whose real size differs from ``size`` of the result is truncated or has extra bytes. All files of a source
+    share a ``budget``. The function adds the data type and shape of each tensor to ``shapes``, by name.
     """
     reader = RangeReader(read, LENGTH + LONGEST)
     length = int.from_bytes(reader.take(LENGTH, "the length of its header"), "little")
@@ -88,7 +90,7 @@ def parse(
             raise MalformedFileError(f"the tensor {name[:64]!r} has an impossible shape")
         if not TYPE.fullmatch(tensor.dtype):
             raise MalformedFileError(f"the tensor {name[:64]!r} has the unknown type {tensor.dtype[:64]!r}")
-        # The product of a shape with a zero may have thousands of digits in between.
+        # In a shape with a zero, the product of the other extents may have thousands of digits.
         count = 0 if 0 in tensor.shape else math.prod(tensor.shape)
         if count > LARGEST:
             raise MalformedFileError(f"the tensor {name[:64]!r} has an impossible shape")
@@ -115,7 +117,7 @@ def _tensors(document: bytes) -> dict[str, _Tensor]:
 
 
 def _data_size(tensors: Mapping[str, _Tensor]) -> int:
-    """Returns the bytes after the header. Tensors must follow one another without gaps."""
+    """Return the size of all tensors in bytes. Raise MalformedFileError if they overlap or leave gaps."""
     end = 0
     for begin, following in sorted(tensor.data_offsets for tensor in tensors.values()):
         if begin != end or following < begin:

@@ -1,1 +1,2 @@
-"""Where weights are: what an address names, and which addresses may be used and shown. Pure."""
+"""Locations of weights: parses references and URLs, decides which addresses a loader may use, and redacts secrets.
+Pure."""

@@ -1,9 +1,9 @@
-"""Address policy: the addresses to which a loader may connect for a file that a spec names (protects against request
-forgery). Pure.
+"""Address policy: the addresses to which a loader may connect for a URL in a spec. Protects against server-side request
+forgery. Pure.
 
-Without it, an author could make a pod access what only the cluster can reach: the cloud's metadata service, the API
-server, another tenant's database. So every address of a name is checked when a connection is made, and only public ones
-are allowed unless the operator allows others.
+Without the policy, an author could make a pod connect to services that only the cluster can reach: the cloud's metadata
+service, the API server, another tenant's database. The loader therefore checks every address of a name when it
+connects. Only public addresses are allowed unless the operator allows others.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ BLOCKED: tuple[tuple[str, str], ...] = (
 )
 """Network -> its description, narrower networks first."""
 METADATA = ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16")
-"""Cloud metadata services, which return the machine's credentials."""
+"""Addresses of cloud metadata services, which return the machine's credentials."""
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 EMBEDDING = (("::/96", 0), ("::ffff:0:0:0/96", 0), ("64:ff9b::/96", 0), ("2002::/16", 80))
-"""IPv6 networks whose addresses contain an IPv4 address, and the number of bits after it."""
+"""IPv6 networks whose addresses contain an IPv4 address, and the number of bits after the IPv4 address."""
 
 HOST = re.compile(r"(\*\.)?\w([\w.-]*[\w.])?")
 
@@ -65,14 +65,14 @@ class AddressPolicy(msgspec.Struct, frozen=True):
     """The operator's exceptions to the rule that only public addresses are allowed."""
 
     allowed: tuple[str, ...] = ()
-    """``host``, ``*.domain``, an address, or a network such as ``10.1.0.0/16``."""
+    """Allowed destinations: ``host``, ``*.domain``, an address, or a network such as ``10.1.0.0/16``."""
     blocked: tuple[str, ...] = ()
-    """Networks that are always refused, because the owner of an allowed name decides about its addresses."""
+    """Networks that are refused even for allowed names, because the owner of a name decides about its addresses."""
     proxies: bool = False
     """Whether the policy also applies to proxies, because specs can choose them."""
 
     def refusal(self, host: str, address: str) -> str | None:
-        """Returns why ``address`` of ``host`` is refused; None: allowed."""
+        """Return the reason to refuse ``address``, to which ``host`` resolves. Return None if it is allowed."""
         ip = _address(address)
         if ip is None:
             return f"{address!r} is not an address"
@@ -89,7 +89,8 @@ class AddressPolicy(msgspec.Struct, frozen=True):
         return None if reason is None or self._allows(host, address) else reason
 
     def refusal_of_name(self, host: str) -> str | None:
-        """Returns the same for a host that is itself an address; None for a name, which is not resolved here."""
+        """Return the reason to refuse a host that is itself an address. Return None if the address is allowed, and
+        for a name, which this function does not resolve."""
         return self.refusal(host, bare(host)) if _address(bare(host)) else None
 
     def _allows(self, host: str, address: IPv4Address | IPv6Address) -> bool:
@@ -97,23 +98,23 @@ class AddressPolicy(msgspec.Struct, frozen=True):
 
 
 def bare(host: str) -> str:
-    """Returns a host in the form for comparisons: lower case, without brackets and trailing dot."""
+    """Normalize a host for comparisons: lower case, without brackets and trailing dot."""
     return host.removeprefix("[").removesuffix("]").rstrip(".").lower()
 
 
 def faults(rules: Sequence[str]) -> list[str]:
-    """Returns the exceptions that are neither a host, a ``*.domain``, an address nor a network."""
+    """Return the rules that are neither a host, a ``*.domain``, an address nor a network."""
     return [rule for rule in rules if not (HOST.fullmatch(rule.strip()) or _network(rule.strip()))]
 
 
 def network_faults(networks: Sequence[str]) -> list[str]:
-    """Returns the texts that are neither a network nor an address."""
+    """Return the entries of ``networks`` that are neither a network nor an address."""
     return [network for network in networks if _network(network.strip()) is None]
 
 
 def without_metadata(policy: AddressPolicy | None) -> AddressPolicy:
-    """Returns ``policy``, or one that allows everything, without cloud metadata services: a tenant's request must not
-    get the machine's identity."""
+    """Return ``policy`` with cloud metadata services blocked, because a tenant must not get the machine's credentials.
+    If ``policy`` is None, all other addresses are allowed."""
     base = policy or AddressPolicy(allowed=EVERYWHERE)
     return msgspec.structs.replace(base, blocked=(*base.blocked, *METADATA))
 
@@ -139,7 +140,7 @@ def _holds(network: IPv4Network | IPv6Network | None, address: IPv4Address | IPv
 
 
 def _forms(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """Yields the address, and any embedded IPv4 address to which it leads."""
+    """Yield an address, and the IPv4 address that an IPv6 address may contain."""
     yield address
     for network, behind in _EMBEDDING:
         if address in network and address not in IPv6Network("::/127"):
@@ -147,7 +148,7 @@ def _forms(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Add
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Parses an address, without its zone; None if it is invalid. An IPv4-mapped IPv6 address becomes the IPv4 address,
+    """Parse an address, without its zone; None if it is invalid. An IPv4-mapped IPv6 address becomes the IPv4 address,
     because the system connects to that one."""
     try:
         ip = ip_address(text.partition("%")[0])

@@ -11,11 +11,11 @@ import msgspec
 from slipway.artifacts.locations.paths import fault_inside
 
 TOKEN = "HF_TOKEN"  # noqa: S105 - the variable's name
-"""The variable that llama.cpp and current clients of the Hub read."""
+"""Environment variable from which llama.cpp and current clients of the Hub read the token."""
 OLD_TOKEN = "HUGGINGFACE_HUB_TOKEN"  # noqa: S105 - the variable's name
-"""The variable of older clients of the Hub; llama.cpp does not read it."""
+"""Environment variable from which older clients of the Hub read the token. llama.cpp does not read it."""
 SECRET_KEYS = ("token", TOKEN, "HUGGING_FACE_HUB_TOKEN")
-"""Possible keys for the token in a Secret; the first existing one counts."""
+"""Keys under which a Secret may contain the token. The first existing key counts."""
 CANDIDATE = "SLIPWAY_HUB_TOKEN_"
 """Prefix of the loader's environment variables that hold the values of :data:`SECRET_KEYS`, followed by the key's
 index. There is one per key, because a variable has only one source and no fallback."""
@@ -29,9 +29,10 @@ OTHER_HOSTS = re.compile(
     r"|hf-mirror\.com)|localhost:[0-9]{1,5}",
     re.IGNORECASE | re.ASCII,
 )
-"""Hosts of images, code and other models; none of them is a valid owner on the Hub. Only ``localhost`` could be one."""
+"""Hosts of images, code and other models. None of them is a valid owner on the Hub, except ``localhost``, which
+therefore must have a port."""
 NOT_MODELS = ("datasets", "spaces", "api", "docs", "models", "blog", "papers", "collections", "settings", "join")
-"""First path components of the Hub that are not owners."""
+"""First path components of the Hub's URLs that are not owners of models."""
 FILE_PAGES = ("resolve", "blob", "raw")
 
 
@@ -41,19 +42,20 @@ OTHER_WORDS = re.compile(
     rf"(?P<repository>{NAME_PART}/{NAME_PART})(?::(?P<quantization>[\w.-]{{1,64}}))?(?:[/?#@].*)?",
     re.IGNORECASE | re.ASCII,
 )
-"""The syntax of browsers, llama.cpp and Ollama for a repository: with its host, or with a quantization."""
+"""Names of repositories in browsers, llama.cpp and Ollama, which may contain a host or a quantization."""
 LONGEST_NAME = 1024
 
 
 class ForeignName(msgspec.Struct, frozen=True):
-    """The parts of a name in another tool's syntax."""
+    """The parts of a repository's name in another tool's syntax."""
 
     repository: str
     quantization: str = ""
 
 
 def parse_foreign_name(text: str) -> ForeignName | None:
-    """Parses a name in another tool's syntax. Returns None if it has no such syntax or no meaning."""
+    """Parse a repository's name in another tool's syntax. Return None if the text is a plain ``owner/name``, or not a
+    repository."""
     match = OTHER_WORDS.fullmatch(text) if len(text) <= LONGEST_NAME else None
     if match is None or text == match["repository"] or is_host(match["repository"].partition("/")[0]):
         return None
@@ -66,7 +68,7 @@ def is_host(word: str) -> bool:
 
 
 def fault_of_host(text: str) -> str:
-    """Returns the message for a name that begins with a host other than the Hub; empty: it does not."""
+    """Return the message for a name that begins with a host other than the Hub; empty for any other name."""
     host = text.removeprefix("hf://").partition("/")[0]
     name, colon, port = host.partition(":")
     other = any(OTHER_HOSTS.fullmatch(one) for one in (name.rstrip("."), f"{name.rstrip('.')}{colon}{port}"))
@@ -74,8 +76,8 @@ def fault_of_host(text: str) -> str:
 
 
 def what_to_write(text: str, before: str = "") -> str:
-    """Returns the end of a message that suggests the correct name, for a name in another tool's syntax; empty for any
-    other. ``before``: prefix of names in this field."""
+    """Return the end of a message, which suggests the correct name in place of a name in another tool's syntax. Empty
+    for any other name. ``before`` is the prefix of a correct name."""
     name = parse_foreign_name(text)
     if name is None:
         return ""
@@ -84,7 +86,7 @@ def what_to_write(text: str, before: str = "") -> str:
 
 
 class HuggingFaceFile(msgspec.Struct, frozen=True):
-    """A file in a model repository, in its default branch."""
+    """A file in the default branch of a model repository."""
 
     repository: str
     """``owner/name``."""
@@ -95,8 +97,8 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
         return f"hf:{self.repository}/{self.file}"
 
     def fault(self, repository: str, file: str) -> str | None:
-        """Returns the problem with the name, or None; the message uses the given names of the two fields. Checked
-        here, because engines report it only after minutes or never."""
+        """Return the problem with the repository or the file, or None if both are valid. ``repository`` and ``file``
+        are the field names for the message. An engine would report the problem only after minutes or never."""
         if elsewhere := fault_of_host(self.repository):
             return f"{repository}: {elsewhere}."
         if not REPOSITORY.fullmatch(self.repository) or is_host(self.repository.partition("/")[0]):
@@ -109,19 +111,19 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
 
 
 def environment(endpoint: str, home: str = "") -> dict[str, str]:
-    """Returns variables that store the Hub's cache below ``home`` and, if ``endpoint`` is set, use a mirror of the
-    Hub."""
+    """Return the environment variables that set the directory of the Hub's cache to ``home``, and the Hub's URL to the
+    mirror ``endpoint``. Omit the variables of an empty argument."""
     place = {"HOME": home, "HF_HOME": f"{home}/huggingface"} if home else {}
     return {**place, "HF_ENDPOINT": endpoint} if endpoint else place
 
 
 def candidates(secret_keys: Sequence[str] = SECRET_KEYS) -> dict[str, str]:
-    """Returns variable -> key of the Secret."""
+    """Return the loader's environment variables for the token: variable -> key of the Secret."""
     return {f"{CANDIDATE}{place}": key for place, key in enumerate(secret_keys)}
 
 
 def chosen_token(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variable with the first token among the candidates; empty if there are none."""
+    """Return ``HF_TOKEN`` and the first token in the loader's variables for the token; empty if there is no token."""
     first_token = next((token for name in candidates() if (token := environment.get(name, "").strip())), "")
     return {TOKEN: first_token} if first_token else {}
 
@@ -137,13 +139,13 @@ class HubReference(msgspec.Struct, frozen=True):
 
     @property
     def pinned(self) -> str:
-        """``owner/name[@revision]``."""
+        """The repository with its revision: ``owner/name[@revision]``."""
         return f"{self.repository}@{self.revision}" if self.revision else self.repository
 
 
 def reference(words: Sequence[str], original: str) -> HubReference:
-    """Parses the path components ``owner``, ``name[@revision]`` and a file's path, which may end with ``@revision``
-    instead. Raises ValueError; ``original``: the original text for messages."""
+    """Parse the components of a reference: ``owner``, ``name[@revision]``, and the path of a file, which may end with
+    ``@revision`` instead. Raise ValueError if they are invalid. Messages contain ``original``, the whole reference."""
     if is_host(words[0]):
         words = page_of("/".join(words[1:]), original) or words
     if elsewhere := fault_of_host("/".join(words)):
@@ -170,8 +172,8 @@ def reference(words: Sequence[str], original: str) -> HubReference:
 
 
 def page_of(path: str, original: str) -> list[str] | None:
-    """Converts the path of a web page, of a repository or a file, to the components for ``reference``. None: a file of
-    a repository without an owner. Raises ValueError."""
+    """Convert the path of a repository's or a file's web page to components for :func:`reference`. Return None for a
+    file of a repository without an owner. Raise ValueError for other pages."""
     words = [unquote(part) for part in path.strip("/").split("/")]
     if len(words) > 1 and words[1] in FILE_PAGES and words[0] not in NOT_MODELS:
         return None
@@ -189,11 +191,11 @@ REFUSALS = (
     (403, "the token is not allowed to read this repository. Accept its terms on the hub, or use another token"),
     (429, "the hub limits requests for now; the pod retries automatically"),
 )
-"""HTTP status -> what the user can do about it."""
+"""HTTP statuses, each with its cause and the user's next step."""
 
 
 def passes(status: int) -> bool:
-    """Whether the Hub may answer differently after a while."""
+    """Whether an HTTP status of the Hub is temporary, so that a later request may succeed."""
     return status == 429 or status >= 500
 
 
@@ -202,11 +204,11 @@ MISSING = {
     "file": "the hub has no such file. Check its name and that of the repository in the spec",
     "": "the hub has no such repository or file. Check their names in the spec",
 }
-"""What was requested -> what the user can do about the status 404."""
+"""What was requested -> the message for status 404. The empty key means either a repository or a file."""
 
 
 def explain_status(status: int, requested: str = "") -> str:
-    """Returns what the user can do about an HTTP status of the Hub. ``requested``: a key of MISSING."""
+    """Explain an HTTP error status of the Hub, and the user's next step. ``requested`` is a key of ``MISSING``."""
     if status == 404:
         return MISSING[requested]
     if status >= 500:

@@ -14,9 +14,9 @@ from slipway.artifacts.locations.redaction import redact_url
 Provider = Literal["HuggingFace", "Ollama"]
 OLLAMA = ("ollama.com", "www.ollama.com")
 OLLAMA_ENDPOINT = "OLLAMA_ENDPOINT"
-"""Variable of a loader with the address of a mirror of Ollama's registry."""
+"""Environment variable of the loader with the address of a mirror of Ollama's registry."""
 PAGES = ("tree", *huggingface.FILE_PAGES)
-"""Third path components on the Hub that are followed by a revision."""
+"""Third path components of the Hub's URLs, after which a revision follows."""
 NAME, TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"), re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
@@ -25,7 +25,7 @@ class UnsupportedError(ValueError):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """The provider of a model, and the model."""
+    """The model that a page describes, and its provider."""
 
     provider: Provider
     source: str
@@ -33,13 +33,13 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def provider_of(url: str) -> Provider | None:
-    """Returns the provider whose host the URL names, even if there is no such model; None for other hosts."""
+    """Return the provider to which the host of a URL belongs, or None for other hosts. The model may not exist."""
     host = _split(url).hostname
     return "HuggingFace" if host in huggingface.HOSTS else "Ollama" if host in OLLAMA else None
 
 
 def parse(url: str) -> Page:
-    """Parses the URL of a page. Raises UnsupportedError."""
+    """Parse the URL of a model's page. Raise UnsupportedError if the URL does not name a model."""
     parts, provider = _split(url), provider_of(url)
     if not url.isprintable() or parts.scheme != "https" or provider is None:
         advice = huggingface.what_to_write(url, "https://huggingface.co/")
@@ -51,7 +51,7 @@ def parse(url: str) -> Page:
 
 
 def _of_hub(words: list[str], revision: str, original: str) -> Page:
-    """Parses a page of the Hub. The first two components are the repository; the file after a revision is ignored."""
+    """Parse a page of the Hub. The first two components are the repository; the file after a revision is ignored."""
     if not revision and words[2:3] and words[2] in PAGES:
         rest = words[3:]
         revision = "/".join(rest[: 3 if rest[:1] == ["refs"] else 1])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 def fault_inside(path: str) -> str:
-    """Returns the problem with a path inside a folder; empty: none."""
+    """Return the problem with a path that must stay inside a directory, such as ``begins with a slash``. Empty if
+    there is none."""
     if path.startswith("/"):
         return "begins with a slash"
     if any(part in ("", ".", "..") for part in path.split("/")):

@@ -6,7 +6,7 @@ WEB = ("http", "https")
 
 
 def redact_url(url: str) -> str:
-    """Returns the URL without possible secrets: for web addresses without user information and query, which may be a
+    """Remove possible secrets from an HTTP or HTTPS URL: user information, query and fragment. A query may contain a
     signature. Other URLs have no secrets."""
     scheme, separator, rest = url.partition("://")
     if scheme.lower() not in WEB:

@@ -12,7 +12,7 @@ _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(rf"{_PART}(?:/{_PART})*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 LONGEST = 255
-"""Maximum length of a repository's name."""
+"""Maximum length of a repository's name in characters."""
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class Reference(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """Digest or tag of the manifest; empty: the reference names a repository."""
+        """Digest or tag of the manifest; empty if the reference names only a repository."""
         return self.digest or self.tag
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Reference:
-    """Parses a reference. Raises ValueError if it is invalid; the registry's host is required."""
+    """Parse a reference, which must begin with the registry's host. Raise ValueError if it is invalid."""
     rest, at, digest = text.partition("@")
     host, slash, path = rest.partition("/")
     repository, colon, tag = path.partition(":")

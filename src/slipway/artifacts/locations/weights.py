@@ -14,17 +14,17 @@ class HubRepository(msgspec.Struct, frozen=True):
     """A repository of the Hugging Face Hub that the engine downloads itself."""
 
     reference: str
-    """``owner/name``, for GGUF files with ``:quantization``."""
+    """``owner/name``, followed by ``:quantization`` for GGUF files."""
     revision: str = ""
-    """Branch, tag or commit; empty: the default branch."""
+    """Branch, tag or commit; empty for the default branch."""
 
 
 class MountedFolder(msgspec.Struct, frozen=True):
-    """A folder in the engine's container."""
+    """A directory in the engine's container."""
 
     path: str
     model: str = ""
-    """The model to use if there are several: a file's name, or the engine's name for it."""
+    """The model to use if the directory contains several: a file name, or the engine's name for the model."""
 
 
 class BucketFolder(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class BucketFolder(msgspec.Struct, frozen=True):
 
 
 class Unnamed(msgspec.Struct, frozen=True):
-    """Weights that are not in the engine's arguments: they are in its image, or the user's arguments name them."""
+    """Weights for which Slipway adds no argument: they are in the engine's image, or the user's arguments name them."""
 
 
 class OllamaModel(msgspec.Struct, frozen=True):
@@ -44,14 +44,14 @@ class OllamaModel(msgspec.Struct, frozen=True):
     insecure: bool = False
     """Whether the registry uses plain HTTP or an untrusted certificate."""
     pull: bool = True
-    """False: the model is in the image."""
+    """Whether the engine downloads the model. False if the model is in the image."""
 
 
 Weights = HuggingFaceFile | HubRepository | MountedFolder | BucketFolder | OllamaModel | Unnamed
 
 
 def describe_weights(weights: Weights) -> str:
-    """Describes weights for a message."""
+    """Return a phrase for messages that names the location of weights."""
     if isinstance(weights, HuggingFaceFile):
         return f"the file {weights}"
     if isinstance(weights, HubRepository):

@@ -1,1 +1,1 @@
-"""Quantization: how many weights the tensors of a model hold. Pure."""
+"""Quantization: counts the weights in the tensors of a model. Pure."""

@@ -1,6 +1,6 @@
-"""Quantization: counts the weights in a model's tensors, by the method of each group. Pure.
+"""Quantization: counts the weights in a model's tensors, by the encoding of each group of tensors. Pure.
 
-Scales, zero points and lookup tables are not weights: a tensor's name identifies them, and often its type.
+Scales, zero points and lookup tables are not weights. The names of their tensors identify them, and often the types.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ SMALL = frozenset((*FP8, "F4", "F6_E2M3", "F6_E3M2"))
 OTHERS = frozenset(("I64", "U64", "BOOL"))
 """Types of indexes and masks, which also occur in unquantized models."""
 MOST_PARTS, MOST_PATTERNS = 32, 128
-"""Maximum components of a module name to compare, and maximum patterns of all groups."""
+"""Maximum number of components of a module name to compare, and of patterns in all groups."""
 MOST_PARAMETERS = (1 << 63) - 1
 FEW = 1000
 """One value in this many may have an unknown type, because buffers may have one."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Weights with the same encoding."""
+    """A group of modules whose weights have the same encoding."""
 
     rates: Rates
     scales: Mapping[str, Fraction] = {}
-    """Scale type -> scales per weight; only if the format fixes it."""
+    """Scale type -> number of scales per weight; empty if the format does not define the number."""
     names: frozenset[str] = frozenset()
-    """Names of its modules, or suffixes of them that follow a dot."""
+    """Names of the group's modules, or suffixes of the names after a dot."""
     patterns: tuple[str, ...] = ()
-    """Wildcard patterns for the names of its modules."""
+    """Wildcard patterns for the names of the group's modules."""
     rest: bool = False
-    """Whether it may contain any module that no other group names."""
+    """Whether the group may contain any module that no other group names."""
 
     def has(self, module: str) -> bool:
-        """Whether the group names a module."""
+        """Whether a name or a pattern of the group matches a module."""
         parts = module.split(".")[-MOST_PARTS:]
         ends = (".".join(parts[start:]) for start in range(len(parts)))
         return (bool(self.names) and any(end in self.names for end in ends)) or name_patterns.matches_any(
@@ -55,21 +55,22 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scheme(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is quantized."""
+    """The quantization of a model."""
 
     groups: tuple[Group, ...] = ()
-    """Empty: unknown."""
+    """Groups with different encodings; empty if the quantization is unknown."""
     apart: bool = True
     """Whether zero points and scales never have a type of quantized weights, so that types alone distinguish them."""
 
     def rate(self, module: str, type_: str) -> Fraction | None:
-        """Returns the weights per value of a tensor; None: unknown."""
+        """Return the number of weights per value of a tensor, or None if it is unknown."""
         own = [group for group in self.groups if group.has(module)]
         return _common_rate(group.rates.get(type_) for group in own or [group for group in self.groups if group.rest])
 
 
 def merged(groups: Iterable[Group]) -> tuple[Group, ...]:
-    """Merges groups with the same encoding, because a configuration may list thousands of layers."""
+    """Merge groups with the same encoding, because a configuration may list thousands of layers. If there are too many
+    patterns, remove them all and let every group contain any module."""
     by_encoding: dict[tuple[object, ...], list[Group]] = {}
     for group in groups:
         by_encoding.setdefault((*sorted(group.rates.items()), *sorted(group.scales.items()), group.rest), []).append(
@@ -89,19 +90,19 @@ def merged(groups: Iterable[Group]) -> tuple[Group, ...]:
 
 
 class ParameterCount(msgspec.Struct, frozen=True):
-    """The parameters of a model."""
+    """The number of parameters of a model, and its accuracy."""
 
     parameters: int
     exact: bool
     complete: bool = True
-    """False: the encoding of some tensors is unknown; each of their values counts as one weight."""
+    """Whether the encoding of all tensors is known. A value of unknown encoding counts as one weight."""
 
 
 UNKNOWN = Scheme()
 
 
 def by_names(scheme: Scheme, tensors: Shapes) -> ParameterCount:
-    """Counts the parameters in all tensors of a quantized model."""
+    """Count the parameters in all tensors of a quantized model, by the names, types and shapes of the tensors."""
     total, odd = Fraction(0), 0
     for name, (type_, shape) in tensors.items():
         if not is_auxiliary(name) and type_ != POWERS:
@@ -113,7 +114,8 @@ def by_names(scheme: Scheme, tensors: Shapes) -> ParameterCount:
 
 
 def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> ParameterCount:
-    """Counts the parameters if only the number of values per type is known."""
+    """Count the parameters if only the number of values per tensor type is known. ``scheme`` is None for an
+    unquantized model."""
     if scheme is None:
         numbers, odd = sum(tensors.values()), sum(count for type_, count in tensors.items() if _may_hold_several(type_))
         few = odd * FEW <= numbers
@@ -140,7 +142,7 @@ def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> ParameterCoun
 
 
 def _limit_count(total: Fraction, *, exact: bool, complete: bool) -> ParameterCount:
-    """Limits the number to what a report can hold."""
+    """Limit the number of parameters to the maximum in a report, and mark a larger number as inexact."""
     return ParameterCount(min(int(total), MOST_PARAMETERS), exact=exact and total <= MOST_PARAMETERS, complete=complete)
 
 
@@ -158,7 +160,7 @@ def _rate_of(scheme: Scheme, name: str, type_: str, shape: Sequence[int], tensor
 
 
 def tensor_bits(type_: str) -> int:
-    """Returns the bits of a type; 8 for types without a number in their name."""
+    """Return the number of bits of a tensor type; 8 for types without a number in their name."""
     digits = "".join(character for character in type_.partition("_")[0] if character.isdigit())
     return int(digits or 8)
 

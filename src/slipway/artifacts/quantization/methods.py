@@ -1,7 +1,7 @@
 """Quantization methods: the number of weights per value, according to the configuration of each method. Pure.
 
-It depends on the method, its format and the bits of a tensor's group. It is unknown if the configuration does not
-define it.
+The number depends on the method, its format, and the bits of a tensor's group. It is unknown if the configuration does
+not define it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ MOST_GROUPS = 4096
 MOST_BITS = 16
 WILD = frozenset("*?[")
 EXPERTS = "expert_dtype"
-"""Field next to FP8 quantization with the type of the experts, if it differs."""
+"""Field of a config.json with FP8 quantization: the data type of the experts, if it differs."""
 OF_EXPERTS = ("*.experts", "*.experts.*")
 """Patterns for modules of experts, without shared experts."""
 
 
 def scheme_of(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Scheme | None:
-    """Returns the quantization of a config.json and its components. None: the model is not quantized."""
+    """Return the quantization in a config.json or in its components. Return None if the model is not quantized."""
     settings = stated(configuration, parts)
     if not settings:
         return None
@@ -40,7 +40,7 @@ def scheme_of(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any
 
 
 def stated(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
-    """Returns the quantization settings of a configuration; empty: none."""
+    """Return the quantization settings in a config.json or in its components; empty if there are none."""
     for place in (configuration, *parts):
         for name in ("quantization_config", "compression_config", "quantization"):
             settings = place.get(name)
@@ -50,7 +50,8 @@ def stated(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] 
 
 
 def bits_in(settings: Mapping[str, Any], *more: str) -> int:
-    """Returns the bits per weight; 0: not defined."""
+    """Return the number of bits per weight in quantization settings; 0 if it is undefined. Read ``more`` fields
+    first."""
     for name in (*more, "bits", "w_bit", "wbits", "num_bits", "nbits", "weight_bits"):
         value = settings.get(name)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 2:
@@ -73,8 +74,8 @@ def _bytes(bits: int) -> Rates:
 
 
 def _words(bits: int, *, dense: bool = False) -> Rates:
-    """Returns the weights per 32-bit value. ``dense``: weights may cross the boundary between two values if their bits
-    do not divide 32."""
+    """Return the number of weights per 32-bit value. If ``dense``, a weight may cross the boundary between two
+    values."""
     if not 0 < bits <= 8:
         return {}
     rate = Fraction(32, bits) if dense else Fraction(32 // bits)
@@ -82,13 +83,13 @@ def _words(bits: int, *, dense: bool = False) -> Rates:
 
 
 def _fp4(size: int) -> tuple[Rates, Mapping[str, Fraction]]:
-    """Returns the rates for two weights per byte, with an 8-bit scale for each block of ``size``."""
+    """Return the rates for two weights per byte, with an 8-bit scale for each block of ``size``."""
     return {"U8": Fraction(2), "I8": Fraction(2), "F4": Fraction(1)}, {"F8_E4M3": Fraction(1, size)}
 
 
 def _build_group(targets: Sequence[str] | None, rates: Rates, scales: Mapping[str, Fraction] | None = None) -> Group:
-    """Builds a group of modules with the same quantization. ``targets``: names and wildcard patterns of the modules.
-    Empty: all others. None: unknown, so any module."""
+    """Build a group of modules with the same quantization. ``targets`` are names and wildcard patterns of modules. If
+    they are empty, or None for unknown, the group may contain any module that no other group names."""
     patterns = tuple(one for one in targets or () if WILD & set(one[: name_patterns.LONGEST]))
     names = frozenset(targets or ()).difference(patterns)
     return Group(rates=rates, scales=scales or {}, names=names, patterns=patterns, rest=not targets)
@@ -102,7 +103,7 @@ def _scheme(groups: Sequence[Group], *, apart: bool = True) -> Scheme:
 
 
 def _gptq(settings: Mapping[str, Any]) -> Scheme:
-    """Handles GPTQ, AWQ and methods with the same encoding."""
+    """Return the encoding of GPTQ, AWQ and similar methods."""
     dense = not _begins(_word(settings.get("quant_method")), ("awq",))
     bits = bits_in(settings) or (0 if dense else 4)
     others = [
@@ -121,25 +122,25 @@ def _bitsandbytes(settings: Mapping[str, Any]) -> Scheme:
 
 
 def _mxfp4(_settings: Mapping[str, Any]) -> Scheme:
-    """Handles blocks of 32 weights in 16 bytes, with a one-byte scale for each."""
+    """Return the encoding of MXFP4: blocks of 32 weights in 16 bytes, each with a one-byte scale."""
     return _scheme((_build_group((), {"U8": Fraction(2)}, {"U8": Fraction(1, 32)}),), apart=False)
 
 
 def _eight(_settings: Mapping[str, Any]) -> Scheme:
-    """Handles one weight per value."""
+    """Return the encoding of methods with one weight per 8-bit value."""
     return _scheme((_build_group((), _whole()),))
 
 
 def _fp8(settings: Mapping[str, Any]) -> Scheme:
-    """Handles one weight per 8-bit value. 4-bit experts use integers, two weights per byte, and scales that are powers
-    of two."""
+    """Return the encoding of FP8: one weight per 8-bit value. Experts with 4 bits have two weights per integer of 8
+    bits, and scales that are powers of two."""
     small = dict.fromkeys(SMALL, Fraction(1))
     packed = _build_group(OF_EXPERTS, small | {"I8": Fraction(2), "U8": Fraction(2)})
     return _scheme((_build_group((), small), *([packed] if _word(settings.get(EXPERTS)) in ("fp4", "mxfp4") else [])))
 
 
 def _mxfp8(_settings: Mapping[str, Any]) -> Scheme:
-    """Handles a one-byte scale for each block of 32 weights."""
+    """Return the encoding of MXFP8: a one-byte scale for each block of 32 weights."""
     return _scheme((_build_group((), *_algorithm("mxfp8", {})),))
 
 
@@ -162,7 +163,7 @@ def _modelopt(settings: Mapping[str, Any]) -> Scheme:
 
 
 def _algorithm(algorithm: str, own: Mapping[str, Any]) -> tuple[Rates, Mapping[str, Fraction]]:
-    """Returns the rates and scales for an algorithm of NVIDIA's Model Optimizer."""
+    """Return the rates and scales for an algorithm of NVIDIA's Model Optimizer; both are empty if it is unknown."""
     size = own.get("group_size")
     if "mxfp8" in algorithm:
         return dict.fromkeys(FP8, Fraction(1)), {"U8": Fraction(1, 32)}
@@ -176,7 +177,7 @@ def _algorithm(algorithm: str, own: Mapping[str, Any]) -> tuple[Rates, Mapping[s
 
 
 def _compressed(settings: Mapping[str, Any]) -> Scheme:
-    """Handles compressed-tensors: the format is that of the group, or else of the whole model."""
+    """Return the encoding of compressed-tensors. A group without its own format has the format of the whole model."""
     groups, shared, apart = [], _word(settings.get("format")), True
     for _name, group in _entries(settings.get("config_groups")):
         weights = group.get("weights")
@@ -257,7 +258,7 @@ def _quanto(settings: Mapping[str, Any]) -> Scheme:
 
 
 def _torchao(settings: Mapping[str, Any]) -> Scheme:
-    """Handles torchao: 8-bit weights use one value each; those of 4 bits have several layouts."""
+    """Return the encoding of torchao. Each 8-bit weight is one value, and 4-bit weights have several layouts."""
     kind = settings.get("quant_type")
     text = repr(kind).lower()[:4096]
     if "int4" in text or "uintx" in text or "intx" in text:
@@ -266,7 +267,7 @@ def _torchao(settings: Mapping[str, Any]) -> Scheme:
 
 
 def _aqlm(settings: Mapping[str, Any]) -> Scheme:
-    """Handles AQLM: each code represents a piece of a row."""
+    """Return the encoding of AQLM, in which each code represents a group of weights."""
     inside, outside, books = (
         bits_in({"bits": settings.get(name)}) for name in ("in_group_size", "out_group_size", "num_codebooks")
     )
@@ -289,7 +290,7 @@ def _mlx(settings: Mapping[str, Any]) -> Scheme:
 
 
 def _exl2(settings: Mapping[str, Any]) -> Scheme:
-    """Handles exl2: bits differ between rows; the configuration has the average."""
+    """Return the encoding of exl2. The bits differ between rows, and the configuration has their average."""
     bits = settings.get("bits")
     if not isinstance(bits, int | float) or isinstance(bits, bool) or not 1 <= bits <= MOST_BITS:
         return UNKNOWN
@@ -317,7 +318,7 @@ READERS: Sequence[tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Scheme]]]
 
 
 def _reader_without_method(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Scheme] | None:
-    """Detects the method by fields that only one method has. Returns None if there are no such fields."""
+    """Detect the method by fields that only one method has. Return None if no such field is set."""
     if any(settings.get(name) is True for name in ("load_in_4bit", "load_in_8bit")):
         return _bitsandbytes
     if isinstance(settings.get("config_groups"), Mapping):
@@ -336,8 +337,8 @@ def _entries(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _targets(value: Any) -> tuple[str, ...] | None:
-    """Returns the wildcard patterns of a compressed-tensors group; None: unknown. Layer classes stand for all
-    layers."""
+    """Return the wildcard patterns of a compressed-tensors group, or None if they are unsupported. Ignore the names
+    of layer classes, which include all layers."""
     patterns: list[str] = []
     for one in value[:MOST_GROUPS] if isinstance(value, list) else ():
         if not isinstance(one, str):

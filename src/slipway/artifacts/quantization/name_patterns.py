@@ -1,7 +1,7 @@
 """Name patterns: selects the tensors of a quantization group, by the patterns in its configuration. Pure.
 
-These are untrusted regular expressions, whose evaluation may take forever. The few features used in practice are
-converted to wildcards. An expression with any other feature is not supported.
+The patterns are untrusted regular expressions, which may take forever to evaluate. This module converts the few
+features used in practice to wildcards. Expressions with other features are not supported.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 LONGEST = 512
 MOST = 64
-"""Maximum wildcard patterns for one expression."""
+"""Maximum number of wildcard patterns for one expression."""
 _TOKEN = re.compile(
     r"(?P<many>(?:\.|\\d|\\w|\[0-9\]|\[\\d\])[*+]\??)|(?P<one>\.|\\d|\\w|\[0-9\])|\\(?P<escaped>[.\-_/])"
     r"|(?P<literal>[A-Za-z0-9_\-/:]+)|\((?:\?:)?(?P<choice>[A-Za-z0-9_\-|\\.]+)\)"
@@ -20,8 +20,8 @@ _TOKEN = re.compile(
 
 
 def wildcards(expression: str) -> tuple[str, ...] | None:
-    """Converts a regular expression, which matches the beginning of a text, to wildcard patterns. None: not
-    supported."""
+    """Convert a regular expression, which matches the beginning of a text, to wildcard patterns. Return None if the
+    expression is too long or not supported."""
     text = expression.removeprefix("^")
     ends = text.endswith("$") and not text.endswith("\\$")
     text = text[:-1] if ends else text

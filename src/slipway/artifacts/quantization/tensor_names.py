@@ -7,19 +7,20 @@ import re
 
 _SCALES = re.compile(r"(?:\w*_)?(?:scales?|scaling_factor|amax|absmax)(?:_inv|_2|_max)?")
 _LEARNED = re.compile(r"(?:logit|layer|residual|router|per_expert|per_layer\w*|embed\w*|attn|ffn|norm|head)_scales?")
-"""Names of parameters that look like names of scales."""
+"""Names of model parameters that look like names of scales."""
 _OTHERS = re.compile(
     r"(?:\w*_)?(?:qzeros|zeros?|zero_points?|g_idx)|weight_shape|weight_format|(?:nested_)?quant_map|SCB"
     r"|bitsandbytes__\w+|codebooks?|codebook_id|lut|lookup_table|tables2?|\w*centroids|SU|SV|suh?|svh?|_shift"
     r"|q_(?:groups|perm|invperm|group_map)|bitmask|row_offsets|biases|mcg|mul1"
     r"|nbits|group_size|axis|packing|shape|meta|stores_quant_config|unpack_view_dtype|view_as_float|offload_meta"
 )
-"""Companions of packed weights in the same module. ``biases`` is MLX's name; a layer's own is ``bias``."""
+"""Names of the tensors beside packed weights in the same module. ``biases`` is MLX's name; the bias of a layer is
+``bias``."""
 _PACKED = re.compile(r"(\w+)_(?:blocks|packed|scales)")
 
 
 def is_auxiliary(name: str) -> bool:
-    """Whether a tensor of a quantized model is not a weight itself, but needed to decode one."""
+    """Whether a tensor of a quantized model contains no weights, but values needed to decode them."""
     module, _dot, leaf = name.rpartition(".")
     if _OTHERS.fullmatch(leaf):
         return True
@@ -29,7 +30,7 @@ def is_auxiliary(name: str) -> bool:
 
 
 def module_of(name: str) -> str:
-    """Returns the module of a tensor, named as in configurations: ``model.layers.0.mlp.experts.down_proj``."""
+    """Return the module of a tensor, named as in configurations: ``model.layers.0.mlp.experts.down_proj``."""
     module, _dot, leaf = name.rpartition(".")
     if leaf in ("_data", "qdata") and module.endswith(".weight"):
         return module.removesuffix(".weight")

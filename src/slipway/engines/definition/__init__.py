@@ -1,1 +1,1 @@
-"""What defines an engine: flags, log patterns, paths, and retired arguments. Pure."""
+"""The definition of an engine: flags, log patterns, paths, and retired arguments. Pure."""

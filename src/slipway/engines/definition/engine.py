@@ -22,9 +22,9 @@ from slipway.serving.containers.drain import Drain
 from slipway.serving.pods.server import Container, Probe, Probes
 
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - a pod's own address is not known before it runs
-"""Addresses on which an engine may listen."""
+"""The addresses for all interfaces, of IPv4 and of IPv6, on which an engine may listen."""
 FULL_SECONDS = 600
-"""An engine that may be full is restarted after this time without an answer."""
+"""Seconds without a successful liveness probe after which an engine that may be full is restarted."""
 Task = Literal["generate", "embed", "rerank", "transcribe"]
 
 
@@ -33,55 +33,55 @@ class Draft(msgspec.Struct, frozen=True):
 
     weights: Weights
     tokens: int
-    """Number of tokens proposed at a time."""
+    """Number of tokens that the draft model proposes per step."""
 
 
 class Sharding(msgspec.Struct, frozen=True):
-    """How a model is distributed over the GPUs of its pod."""
+    """The distribution of a model over the GPUs of its pod."""
 
     strategy: Literal["layer", "tensor", "row", "pipeline", "none"] = "layer"
     ranges: tuple[str, ...] = ()
-    """Layers of each GPU, such as ``0-24`` (inclusive). Empty: equal shares."""
+    """Layers of each GPU, such as ``0-24`` (inclusive); empty for equal shares."""
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """One model to serve with one engine process."""
+    """The parameters with which an engine process serves one model."""
 
     weights: Weights
     served_name: str
-    """The public model ID, so that request bodies reach the engine unchanged."""
+    """Public model ID. The engine uses the same name, so that request bodies can reach it unchanged."""
     port: int
     further_names: tuple[str, ...] = ()
-    """Further names for the model in requests."""
+    """Further model names that clients may use in requests."""
     tasks: frozenset[Task] = frozenset(("generate",))
-    """The model's purposes. Empty: not declared."""
+    """Tasks of the model; empty if they are not declared."""
     adapters: bool = False
     """Whether LoRA adapters are loaded at runtime."""
     extra_args: tuple[str, ...] = ()
-    """The user's arguments."""
+    """The user's arguments for the engine."""
     hub_mirror: str = ""
-    """URL of a mirror of the Hugging Face Hub; may be empty."""
+    """URL of a mirror of the Hugging Face Hub; empty for the Hub itself."""
     settings: Mapping[str, Value] = {}
-    """Settings that the API makes, by their names in the engine's flag table; a disabled switch is omitted."""
+    """Typed settings from the API, by their names in the engine's flag table. Disabled switches are omitted."""
     bind: str = ANYWHERE[0]
-    """Address on which to listen."""
+    """Address on which the engine listens."""
     gpus: int = 0
     gpu_layers: int = 0
-    """Number of layers in GPU memory; 0: all."""
+    """Number of layers in GPU memory; 0 for all layers."""
     sharding: Sharding = Sharding()
-    """Distribution over several GPUs."""
+    """Distribution of the model over several GPUs."""
     draft: Draft | None = None
     """Draft model for speculative decoding."""
 
 
 UNSET = ("", "~", "null", "false", "no", "off")
-"""YAML values with which a setting in a file has no effect. Their other spellings are accepted as well."""
+"""YAML values, in lower case, with which a setting in a file has no effect."""
 Owned = Mapping[str, Sequence[str]]
-"""Flag -> allowed values in a user's arguments. With any other value, the model could not be reached or found."""
+"""Flag or variable -> the values that a user may set. With any other value, the gateway could not reach the model."""
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Names of an engine's metrics; empty: it has no such metric."""
+    """Names of an engine's metrics. A name is empty if the engine has no such metric."""
 
     running: str = ""
     """Number of requests in progress."""
@@ -92,180 +92,182 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     generated_tokens: str = ""
     """Counter of generated tokens."""
     cache_usage: tuple[str, ...] = ()
-    """Used share of the KV cache, from 0 to 1; several names if versions differ."""
+    """Used share of the KV cache, from 0 to 1. There are several names if versions of the engine differ."""
     ttft_seconds: str = ""
     """Histogram of the time to first token, without ``_bucket``."""
     request_seconds: str = ""
     """Histogram of the request duration."""
     scaled_by: str = ""
-    """Metric for a HorizontalPodAutoscaler; empty: ``running``."""
+    """Metric for a HorizontalPodAutoscaler; empty for ``running``."""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """How to recognize a program in a container of another author's manifest, and what its command line sets."""
+    """Properties by which to recognize a program in another author's manifest, and to parse its command line."""
 
     modules: tuple[str, ...] = ()
-    """First components of the Python modules that run it."""
+    """First components of the Python modules that run the program, such as ``vllm``."""
     names: tuple[str, ...] = ()
-    """Names of its executables."""
+    """Names of the program's executables."""
     subcommand: str = ""
-    """The subcommand with which it serves. It is required after the executable, because the name alone may be another
-    program's argument. Empty: not required."""
+    """Subcommand that must follow the executable, such as ``serve``, because the name alone may be an argument of
+    another program. Empty if none is required."""
     image: str = ""
-    """Regular expression for its image's name in lower case: the last component of the repository."""
+    """Regular expression for the last component of an image's repository in lower case. Empty to match no image."""
     name_flags: tuple[str, ...] = ()
-    """Flags for the model's name."""
+    """Flags that set the model's name."""
     several_names: bool = False
-    """Whether a flag in ``name_flags`` takes several names as separate words; otherwise it takes one word with
-    commas."""
+    """Whether a flag in ``name_flags`` takes several names as separate words, instead of one word with commas."""
     port_flags: tuple[str, ...] = ("--port",)
     port_variable: str = ""
-    """Variable with its port, used if no flag sets it."""
+    """Environment variable with the port, used if no flag sets the port."""
     adapters: Callable[[Mapping[str, str]], tuple[str, ...]] | None = None
-    """Returns the arguments that load LoRA adapters (name -> path) at startup; None: not supported."""
+    """Function that returns the arguments to load LoRA adapters (name -> path) at startup; None if unsupported."""
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
-    """Definition of an engine: a constant of its module."""
+    """The definition of an engine, which is a constant in the engine's module."""
 
     name: str
     """Name in labels and in the operator's settings, such as ``llamacpp``."""
     container: str
-    """Name of its container."""
+    """Name of the engine's container in a pod."""
     tasks: frozenset[Task]
-    """Tasks that it supports."""
+    """Tasks that the engine supports."""
     schemes: frozenset[str]
-    """Schemes of sources that it reads itself: ``hf``, ``s3``, ``ollama`` ..., and ``pvc`` or ``oci`` for a mounted
-    volume. It is not used for any others."""
+    """Schemes of sources that the engine supports: those from which it downloads, such as ``hf``, ``s3`` or ``ollama``,
+    and ``pvc`` or ``oci`` for a mounted volume."""
     reads: Literal["folder", "file", "store"] = "folder"
-    """What it needs on a mounted volume: a model's directory, a single file in it, or a store in its own format that
-    may contain several models."""
+    """Kind of path that the engine needs on a mounted volume: a model's directory, a single file, or a store in its own
+    format that may contain several models."""
     probes: Probes
     args: Callable[[Launch], tuple[str, ...]]
-    """Returns the command line after the command or the image's entrypoint, including the user's arguments.
+    """Function that returns the arguments after the command or the image's entrypoint, including the user's arguments.
 
-    Raises ValueError for weights that it cannot load.
+    Raises ValueError for weights that the engine cannot load.
     """
     env: Callable[[Launch], Mapping[str, str]]
-    """Returns the environment variables."""
+    """Function that returns the environment variables of the engine's container."""
     owned: Callable[[Launch], Owned] = lambda _launch: {}
+    """Function that returns flag -> values that a user may set."""
     owned_env: Callable[[Launch], Owned] = lambda _launch: {}
-    """Returns variables -> allowed values, as ``owned`` does for flags."""
+    """Function that returns environment variable -> values that a user may set."""
     any_case: frozenset[str] = frozenset()
-    """Variables, in upper case, that it accepts in any case."""
+    """Names, in upper case, of the environment variables that the engine accepts in any case."""
     unreachable_by: Owned = {}
-    """Flag -> allowed values. With any other value, the engine does not answer HTTP requests on the usual paths."""
+    """Flag -> values that a user may set. With any other value, the engine does not answer on the usual paths."""
     command: tuple[str, ...] = ()
-    """Command that replaces the image's entrypoint; empty: the entrypoint."""
+    """Command that replaces the image's entrypoint; empty to keep the entrypoint."""
     start: Callable[[Launch], tuple[str, ...]] | None = None
-    """Returns a command that loads the model into the running engine, if the engine does not do that itself. The
-    startup probe runs it."""
+    """Function that returns a command to load the model into the running engine, which the startup probe runs. None if
+    the engine loads the model itself."""
     generates_alone: bool = False
-    """Whether a process that generates text cannot do anything else, because its other tasks need a flag."""
+    """Whether a process that generates text cannot serve other tasks, because they need a flag."""
     adapters: bool = False
-    """Whether it can load LoRA adapters at runtime."""
+    """Whether the engine can load LoRA adapters at runtime."""
     shell: bool = True
-    """Whether its images have a shell."""
+    """Whether the engine's images have a shell."""
     shared_memory: bool = True
-    """Whether it needs more /dev/shm than a container has by default."""
+    """Whether the engine needs more ``/dev/shm`` than a container has by default."""
     cache_path: str = ""
-    """Directory for downloads that survives a container restart. Empty: none."""
+    """Directory for downloads, which a container restart keeps; empty if the engine needs none."""
     reads_model_field: bool = True
-    """False: it interprets a form's field ``model`` as one of its own models, so the field must be hidden from it."""
+    """Whether the engine expects its served name in a form's field ``model``. If not, the field must be hidden from it,
+    because the engine looks up the value among its own models."""
     log_patterns: tuple[LogPattern, ...] = PYTHON
     flags: FlagTable = ()
-    """The flags for settings of an API, in the order of its command line."""
+    """Flags for the typed settings of an API, in the order of the command line."""
     port: int = 8000
-    """Its default port."""
+    """The engine's default port."""
     images: Mapping[str, str] = {}
-    """``cpu``, ``cuda``, ``gh200``, ``rocm``, ``vulkan``, ``intel`` or ``tpu`` -> public image with an exact version;
-    ``""`` is the one for all others."""
+    """Accelerator -> public image with an exact version. Accelerators are ``cpu``, ``cuda``, ``gh200``, ``rocm``,
+    ``vulkan``, ``intel``, ``tpu``, and ``""`` for all others."""
     paths: tuple[str, ...] = ()
-    """The paths in ``serving.routing.paths`` that it serves, in any known version or edition. Empty: unknown, and no
-    path is rejected."""
+    """Paths from ``serving.routing.paths`` that any version or edition of the engine serves. Empty if they are unknown,
+    so that no path is rejected."""
     optional_paths: Mapping[str, Switches] = {}
-    """Those of ``paths`` that it serves only if an argument or a variable enables them."""
+    """Path in ``paths`` that the engine does not serve by default -> the flags and variables that enable it."""
     sealed_by: Seals = Seals()
-    """Settings with which it rejects requests without its own key."""
+    """Settings with which the engine rejects requests without its own key or without TLS."""
     devices: Devices = Devices()
-    """How to prevent it from using the CPU if it has GPUs."""
+    """The setting that prevents the engine from using the CPU if its container has GPUs."""
     retired: tuple[Retired, ...] = ()
     """Flags of earlier versions that the versions in ``images`` no longer have."""
     older_images: frozenset[str] = frozenset()
-    """Accelerators whose image has an older version, which still has the flags in ``retired``."""
+    """Accelerators whose image is an older version, which still supports the flags in ``retired``."""
     abbreviates: bool = False
-    """Whether it accepts abbreviated flags, as argparse does."""
+    """Whether the engine accepts abbreviated flags, as argparse does."""
     metrics: Metrics | None = None
-    """Metrics at its path ``/metrics``; None: it has none."""
+    """Names of the metrics at the engine's path ``/metrics``; None if it has no metrics."""
     closes_idle: bool = False
-    """Whether it closes a connection a few seconds after an answer, as llama.cpp and uvicorn do after five."""
+    """Whether the engine closes an idle connection after a few seconds. llama.cpp and uvicorn close it after five."""
     shared_threads: bool = False
-    """Whether open requests can use all threads that answer its probes."""
+    """Whether open requests can use all threads that also answer the engine's probes."""
     token: str = TOKEN
-    """Variable for the Hugging Face token."""
+    """Environment variable for the Hugging Face token."""
     one_family: bool = False
-    """Whether it does not answer over IPv4 while it listens on an IPv6 address, as with asyncio."""
+    """Whether the engine does not answer over IPv4 while it listens on an IPv6 address. Servers with asyncio do not."""
     program: Program | None = None
-    """How to recognize it in pods from other authors' manifests; None: not recognized."""
+    """Properties by which to recognize the engine in other authors' manifests; None if it is never recognized."""
 
     def conflicting_args(self, launch: Launch) -> tuple[str, ...]:
-        """Returns the flags in the user's arguments with which the model would not be reached or found."""
+        """Return the flags in the user's arguments with which the gateway could not reach the model."""
         owned = {**self.owned(launch), **self.unreachable_by}
         return conflicting_flags(launch.extra_args, owned, abbreviated=self.abbreviates)
 
     def conflicting_settings(self, launch: Launch, settings: Sequence[str]) -> tuple[str, ...]:
-        """Returns the same for flags in a file, such as ``--port=1``. Flags on the command line take precedence."""
+        """Return the settings in the user's file with which the gateway could not reach the model. ``settings``: flags
+        such as ``--port=1``. Flags on the command line take precedence over the file."""
         own = flag_names(self.args(launch))
         owned = {flag: values for flag, values in self.owned(launch).items() if flag not in own}
         effective = [one for one in settings if one.partition("=")[2].lower() not in UNSET]
         return conflicting_flags(effective, {**owned, **self.unreachable_by})
 
     def conflicting_env(self, launch: Launch, env: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the user's variables with which the model would not be reached or found."""
+        """Return the user's environment variables with which the gateway could not reach the model."""
         owned = self.owned_env(launch)
         names = {name: name.upper() if name.upper() in self.any_case else name for name in env}
         return tuple(name for name in sorted(env) if env[name] not in owned.get(names[name], (env[name],)))
 
     def without_effect(self, launch: Launch, field: str) -> dict[str, str]:
-        """Returns setting -> reason for all settings without effect. ``field``: the spec's field with the user's
-        arguments."""
+        """Return the reason for each typed setting that has no effect, by the name of the setting. ``field`` is the
+        spec's field with the user's arguments."""
         return without_effect(self.flags, launch.settings, launch.extra_args, launch.gpus, field)
 
     def renewed(self, args: Sequence[str], *, author_image: str, image: str) -> Renewal:
-        """Returns an author's arguments for the ``image`` that runs, without retired flags if it is a default image.
-        With the author's own image, ``author_image``, they are unchanged."""
+        """Return an author's arguments for ``image``. Remove or replace retired flags if the controller chose the
+        image and it is a default image. ``author_image``: the author's own image, or empty."""
         if author_image or not is_ours(image, self.images, self.older_images):
             return Renewal(tuple(args))
         return renewed(args, self.retired, abbreviated=self.abbreviates)
 
     def seals(self, container: Object, words: Sequence[str], assigned: Sequence[str] = ()) -> tuple[str, ...]:
-        """Returns the flags and variables with which its container rejects the gateway's requests. ``words``: its
-        command line; ``assigned``: variables set there."""
+        """Return the flags and variables with which a container rejects the gateway's requests. ``words``: the command
+        line of the container; ``assigned``: environment variables that the command line sets."""
         return seals_in(
             container, words, assigned, self.sealed_by, abbreviated=self.abbreviates, any_case=self.any_case
         )
 
     def named_devices(self, container: Object) -> tuple[Object, ...]:
-        """Returns variables that make it exit if it cannot open the GPUs of its container."""
+        """Return the environment variables that make the engine exit if it cannot open the GPUs of its container."""
         return named(container, self.devices)
 
     def cleared(self, env: Iterable[Object], env_from: Sequence[Object], image: str) -> tuple[Object, ...]:
-        """Returns variables that override values from Secrets and ConfigMaps with which it would reject requests
-        without a key."""
+        """Return empty environment variables for a container. They override values from Secrets and ConfigMaps with
+        which the engine would reject requests without a key."""
         today = is_ours(image, self.images, self.older_images)
         names = (*self.sealed_by.clearable, *(self.sealed_by.clearable_today if today else ()))
         return cleared(env, env_from, names)
 
     def paths_of(self, container: Container, *replaced: object) -> tuple[str, ...]:
-        """Returns the paths that the engine serves in ``container``, without optional paths that are disabled. Empty if
-        any of ``replaced`` is set, such as a custom image, because such a container may serve anything."""
+        """Return the paths that the engine serves in ``container``, without disabled optional paths. Empty for unknown
+        paths, and if any of ``replaced`` is set, for example a custom image."""
         if any(replaced):
             return ()
         lacking = disabled(container, self.optional_paths)
         return tuple(path for path in self.paths if path not in lacking)
 
     def image(self, accelerator: str) -> str:
-        """Returns its public image for an accelerator; empty if there is none."""
+        """Return the engine's public image for an accelerator; empty if there is none."""
         return self.images.get(accelerator, self.images.get("", ""))
 
     def probes_of(self, launch: Launch) -> Probes:
@@ -277,7 +279,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def liveness(self, probe: Probe) -> Probe:
-        """Returns the liveness probe with more failures if the engine may be full, rather than hang.
+        """Return a liveness probe that tolerates more failures, if probes of a full engine may fail.
 
         A full engine gets no more requests until it answers its probes again. A restart would break its streams.
         """
@@ -285,7 +287,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(probe, failures=failures)
 
     def drain(self, seconds: int, bind: str = "") -> Drain:
-        """Returns how its pods finish their requests, within ``seconds``. ``bind``: the address on which it listens."""
+        """Return the settings with which a pod finishes its requests within ``seconds`` when it is deleted. ``bind``:
+        the address on which the engine listens."""
         gauges = (self.metrics.running, self.metrics.waiting) if self.metrics else ()
         loopback = "[::1]" if self.one_family and ":" in bind else "127.0.0.1"
         metrics = tuple(name for name in gauges if name)
@@ -294,13 +297,14 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def explain(self, log: str, download: Download = SOMETHING) -> Failure | None:
-        """Returns the meaning of an ended process's last log lines; None: unknown."""
+        """Return the cause of a failure from the last log lines of an engine that exited. Return None if it is
+        unknown."""
         return match_log(log, self.log_patterns, download)
 
 
 def http_probes(path: str, startup_seconds: int) -> Probes:
-    """Returns probes of a single path. During startup they run every second, because a request may be waiting for this
-    replica."""
+    """Return probes of a single path. The startup probe runs every second, because a request may be waiting for the
+    replica. It fails after ``startup_seconds``."""
     return Probes(
         startup=Probe(path=path, period=1, timeout=2, failures=startup_seconds),
         readiness=Probe(path=path, period=10, timeout=2, failures=3),
@@ -309,14 +313,14 @@ def http_probes(path: str, startup_seconds: int) -> Probes:
 
 
 def tcp_probes(startup_seconds: int) -> Probes:
-    """Returns probes that only open a connection."""
+    """Return probes that only open a TCP connection. The startup probe fails after ``startup_seconds``."""
     return http_probes("", startup_seconds)
 
 
 def conflicting_flags(args: Sequence[str], owned: Owned, *, abbreviated: bool = False) -> tuple[str, ...]:
-    """Returns the flags in ``args`` with forbidden values, as the user spelled them.
+    """Return the flags in ``args`` whose values are not in ``owned``, as the user spelled them.
 
-    A flag's value follows its ``=``, or is the next argument. Underscores in long flags count as hyphens.
+    The value of a flag is the text after ``=``, or the next argument. Underscores in long flags count as hyphens.
     """
     conflicts: dict[str, None] = {}
     for position, arg in enumerate(args):

@@ -1,7 +1,7 @@
 """Flags: maps an engine's typed settings to its command line, in the order of a table. Pure.
 
-An API sets values by name (``context_size``); the table defines the flag for each. A flag in the user's own arguments
-is not set a second time.
+An API sets values by name, such as ``context_size``, and the table defines the flag for each name. A flag that the user
+already sets is not set a second time.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 Value = bool | int | float | str | tuple[str, ...]
-"""A switch, a number, a text, or several texts, each with its own flag."""
+"""Value of a setting: a switch, a number, a text, or several texts."""
 NO_GPU = "there is no GPU"
 UNSUPPORTED_SETTING = "the runtime has no such setting"
 
 
 class FlagSpec(msgspec.Struct, frozen=True):
-    """One row of an engine's table."""
+    """One row of an engine's flag table: a typed setting and its flag."""
 
     name: str
-    """The setting's name in an API, such as ``context_size``."""
+    """Name of the setting in an API, such as ``context_size``."""
     flag: str
-    """The flag; empty: the engine always does this."""
+    """Flag of the engine; empty if the setting is always enabled."""
     short: tuple[str, ...] = ()
     """Further spellings of the flag."""
     on: str = ""
-    """Value after the flag of an enabled switch; empty: none."""
+    """Value after the flag of an enabled switch; empty if the flag has no value."""
     gpu: bool = False
-    """Whether it has an effect only with GPUs."""
+    """Whether the setting has an effect only with GPUs."""
     needs: str = ""
-    """Another setting without which it has no effect."""
+    """Another setting without which the setting has no effect."""
     unless: tuple[str, ...] = ()
-    """Further flags in the user's arguments that replace this one."""
+    """Further flags that replace ``flag`` if the user sets them."""
     repeats: bool = False
-    """Whether the user's own flag adds a value instead of replacing it."""
+    """Whether the same flag in the user's arguments adds a value, instead of replacing the value."""
     listed: bool = False
-    """Whether several texts follow a single flag."""
+    """Whether several texts follow a single flag, instead of one flag per text."""
 
 
 FlagTable = tuple[FlagSpec, ...]
 
 
 def arguments(table: FlagTable, settings: Mapping[str, Value], extra: Sequence[str], gpus: int) -> tuple[str, ...]:
-    """Returns the flags for these settings, in the table's order."""
+    """Return the arguments for ``settings`` in the order of the table. Omit settings without effect."""
     ineffective = without_effect(table, settings, extra, gpus)
     rows = (row for row in table if row.name in settings and row.name not in ineffective)
     return tuple(word for row in rows for word in _to_arguments(row, settings[row.name]))
@@ -52,8 +52,8 @@ def arguments(table: FlagTable, settings: Mapping[str, Value], extra: Sequence[s
 def without_effect(
     table: FlagTable, settings: Mapping[str, Value], extra: Sequence[str], gpus: int, field: str = "args"
 ) -> dict[str, str]:
-    """Returns setting -> reason for all settings without effect. ``field``: the spec's field with the user's
-    arguments."""
+    """Return the reason for each setting that has no effect, by the name of the setting. ``extra`` are the user's
+    arguments, and ``field`` is the spec's field with them."""
     rows, flags = {row.name: row for row in table}, flag_names(extra)
     reasons = {}
     for name in settings:
@@ -87,14 +87,14 @@ def _to_arguments(row: FlagSpec, value: Value) -> tuple[str, ...]:
 
 
 def flag_names(args: Sequence[str]) -> frozenset[str]:
-    """Returns the flags in arguments, with underscores in long flags replaced by hyphens."""
+    """Return the flags in arguments, normalized: long flags have hyphens instead of underscores."""
     spelled = (arg.partition("=")[0] for arg in args if arg.startswith("-"))
     return frozenset(flag.replace("_", "-") if flag.startswith("--") else flag for flag in spelled)
 
 
 def names_flag(spelled: str, flag: str, *, abbreviated: bool) -> bool:
-    """Whether an argument's flag, such as ``--api-k``, stands for this one. ``abbreviated``: whether the engine accepts
-    abbreviated flags, as argparse does."""
+    """Whether ``spelled``, such as ``--api-k``, is ``flag`` in another spelling. ``abbreviated``: whether the engine
+    accepts abbreviated flags, as argparse does."""
     if not spelled.startswith("--"):
         return spelled == flag
     plain = spelled.replace("_", "-")

@@ -12,22 +12,24 @@ from slipway.kube.objects import Object
 from slipway.serving.containers.devices import SHARED, device_resources
 
 MOST = 16
-"""Maximum number of GPUs per container to name."""
+"""Maximum number of GPUs in a container for which the variable is set."""
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
-    """The setting that names the GPUs which an engine must use."""
+    """The environment variable that lists the GPUs which an engine must use."""
 
     variable: str = ""
-    """Variable with a comma-separated list of names. Empty: the engine has no such variable, or exits on its own."""
+    """Name of the variable, whose value is a comma-separated list. Empty if the engine has no such variable, or exits
+    without it."""
     flags: tuple[str, ...] = ()
-    """Flags of an author that take precedence."""
+    """Flags in an author's arguments that take precedence over the variable."""
     names: Mapping[str, str] = {}
-    """Word in the image tag -> prefix of device names, followed by their number."""
+    """Word in the image tag -> prefix of device names. The index of the GPU follows the prefix."""
 
 
 def named(container: Object, devices: Devices) -> tuple[Object, ...]:
-    """Returns the variable for a container, if its GPUs are AMD's or Intel's and its image tag has a known word."""
+    """Return the variable for a container; empty if its image tag has no known word, its number of GPUs is unknown, or
+    the author already chose the devices."""
     tag = str(container.get("image", "")).partition("@")[0].rsplit("/", 1)[-1].partition(":")[2].lower()
     name = next((name for word, name in devices.names.items() if word in re.split(r"[-_.]", tag)), "")
     number = _number(device_resources(container))
@@ -39,6 +41,6 @@ def named(container: Object, devices: Devices) -> tuple[Object, ...]:
 
 
 def _number(resources: Mapping[str, str]) -> int:
-    """Returns the number of GPUs; 0 if unknown, for example for device files shared by several programs."""
+    """Return the number of GPUs of a container; 0 if it is unknown, for example for shared devices."""
     amounts = [amount for name, amount in resources.items() if not name.startswith(SHARED)]
     return int(amounts[0]) if len(amounts) == 1 and re.fullmatch(r"[0-9]{1,3}", amounts[0]) else 0

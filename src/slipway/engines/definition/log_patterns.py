@@ -1,4 +1,4 @@
-"""Log patterns: interprets the last lines of an engine's log. Pure."""
+"""Log patterns: derives the cause of a failure from the last lines of an engine's log. Pure."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NO_SPACE = "The model is larger than the pod's volume for weights"
 
 
 class LogPattern(NamedTuple):
-    """A pattern in an engine's log, with the reason and message for it.
+    """A pattern in an engine's log, and the reason and the message of the failure.
 
-    A message may contain ``{repository}``, ``{file}`` and ``{hub}``. Groups of a pattern complete it: ``status`` is an
-    HTTP status of the Hub, ``files`` lists the files of the repository, ``value`` is the value in the spec that the
-    engine rejects.
+    A message may contain ``{repository}``, ``{file}`` and ``{hub}``. A named group of the pattern adds to the message:
+    ``status`` is an HTTP status of the Hub, ``files`` a list of the repository's files, and ``value`` the value in the
+    spec that the engine rejects.
     """
 
     pattern: re.Pattern[str]
@@ -39,7 +39,7 @@ class LogPattern(NamedTuple):
     passing: bool = False
     """Whether the failure is likely to resolve itself."""
     choices: tuple[str, ...] = ()
-    """What a rejected value may have been meant to be."""
+    """Valid values, from which the message suggests the nearest one."""
 
 
 def log_patterns(
@@ -51,23 +51,23 @@ def log_patterns(
 STAMP = re.compile(
     r"^(?:\d+\.\d\d\.\d{3}\.\d{3} |(?:\(\w+ pid=\d+\) )?(?:[A-Z]+ [\d-]{5,10} [\d:.,]{8,12} )?)", re.MULTILINE
 )
-"""Timestamps and process IDs at the beginning of lines, which would make the message of each start different."""
+"""Timestamps and process IDs at the beginning of lines. With them, the message would change at every restart."""
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:\?[0-9;]+|[0-9;]*[0-9])[A-HJKSTfhlm]|\[K")
-"""Terminal escape sequences; their first character may be missing."""
+"""Terminal escape sequences. The log may lack their first character."""
 
 
 LISTED = re.compile(r"- ([\w./@+-]{1,100})$", re.MULTILINE | re.ASCII)
-"""A file in a list in an engine's log. Names with other characters are not repeated, because the repository chose
-them."""
+"""A file in a list in an engine's log. The author of the repository chooses the names, so a name with unusual
+characters does not match."""
 MOST_LISTED = 5
 
 
 class Download(NamedTuple):
-    """The source of an engine's download."""
+    """The source from which an engine downloads its model."""
 
     weights: Weights | None = None
     endpoint: str = ""
-    """Address of the Hub; empty: the public one."""
+    """URL of a mirror of the Hub; empty for the public Hub."""
 
     @property
     def repository(self) -> str:
@@ -85,12 +85,12 @@ class Download(NamedTuple):
 
 
 SOMETHING = Download()
-"""For an engine whose source is not known."""
+"""The download of an engine whose source is unknown."""
 
 
 def match_log(log: str, patterns: Iterable[LogPattern], download: Download = SOMETHING) -> Failure | None:
-    """Returns the meaning of the first matching pattern; None: no match. It includes the log from the matching line on,
-    unless the message is sufficient."""
+    """Return the failure of the first matching pattern, or None if no pattern matches. The failure includes the log
+    from the matching line on, unless its message is sufficient."""
     text = STAMP.sub("", ESCAPE.sub("", log))
     for row in patterns:
         match = row.pattern.search(text)
@@ -126,7 +126,7 @@ def _failure(row: LogPattern, match: re.Match[str], excerpt: str, download: Down
 
 
 def _missing_file(download: Download, files: Sequence[str]) -> str:
-    """Returns the message for a missing file, with the nearest name, or else with the repository's files."""
+    """Return the message for a missing file. It suggests the nearest name, or else lists files of the repository."""
     missing = f"{download.repository or 'The repository'} has no file {download.file!r}"
     text = f"{missing}." if download.file else "The repository has no file of that name."
     alike = spelling.nearest(download.file, files)

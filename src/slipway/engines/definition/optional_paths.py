@@ -11,17 +11,17 @@ from slipway.serving.pods.server import Container
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True):
-    """Flags and variables, each of which enables a path."""
+    """Flags and environment variables that enable a path. One of them is enough."""
 
     flags: frozenset[str]
     variables: frozenset[str]
 
     def enable(self, container: Container) -> bool:
-        """Whether the container may have one of them. Variables from a Secret or ConfigMap may be anything."""
+        """Whether the container may enable the path. A Secret or ConfigMap may contain any variable, so it counts."""
         names = {str(variable.get("name")) for variable in container.env}
         return bool(container.env_from or self.flags & flag_names(container.args) or self.variables & names)
 
 
 def disabled(container: Container, optional: Mapping[str, Switches]) -> frozenset[str]:
-    """Returns the paths that nothing in the container enables."""
+    """Return the optional paths that no flag or variable of the container enables."""
     return frozenset(path for path, switches in optional.items() if not switches.enable(container))

@@ -1,4 +1,4 @@
-"""Python engines: the common way to name models, and the error messages of their libraries for failed loads."""
+"""Python engines: the model arguments that they share, and the error messages of their libraries for failed loads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from slipway.engines.definition.log_patterns import (
 
 
 def model_of(weights: Weights) -> str:
-    """Returns the model's name for ``from_pretrained`` and similar functions: a repository ID, a directory or a bucket
-    URL."""
+    """Return the model's name for ``from_pretrained`` and similar functions: a repository ID, a directory or a bucket
+    URL. Raise ValueError for other weights."""
     if isinstance(weights, HubRepository):
         return weights.reference
     if isinstance(weights, MountedFolder):
@@ -33,14 +33,14 @@ def model_of(weights: Weights) -> str:
 
 
 def revision_of(weights: Weights) -> tuple[str, ...]:
-    """Returns the arguments for a repository's revision, which are the same in all Python engines."""
+    """Return the arguments for a repository's revision, which all Python engines share; empty without a revision."""
     if isinstance(weights, HubRepository) and weights.revision:
         return ("--revision", weights.revision)
     return ()
 
 
 def adapter_pairs(adapters: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the arguments for LoRA adapters (name -> path), which are the same in all Python engines."""
+    """Return the values that load LoRA adapters (name -> path), in the form ``NAME=PATH`` of all Python engines."""
     return tuple(f"{name}={path}" for name, path in adapters.items())
 
 
@@ -76,4 +76,4 @@ PYTHON = log_patterns(
     (r"Repo id must be in the form", NO_FILE, ABSENT),
     (r"Engine core initialization failed", "CrashLoopBackOff", INNER, True),
 )
-"""Messages of the Hub's client, boto3, torch and argparse. The first match counts."""
+"""Patterns for messages of the Hub's client, boto3, torch and argparse. The first match counts."""

@@ -1,8 +1,8 @@
 """Retired flags: rewrites arguments of older manifests for the default image. Pure.
 
-A manifest without an image was written for the default image of its time. Its arguments are rewritten for the current
-one: a flag that the engine no longer has is removed or replaced. The version of an author's or operator's own image is
-unknown, so nothing is rewritten for it.
+A manifest without an image was written for the default image of its time. The controller rewrites its arguments for the
+current default image: it removes or replaces a flag that the engine no longer has. It does not rewrite arguments for an
+author's or operator's own image, whose version is unknown.
 """
 
 from __future__ import annotations
@@ -15,33 +15,35 @@ import msgspec
 VALUE = "{}"
 """Placeholder in a successor for the value of the retired flag."""
 LETTERS = 3
-"""Characters of a flag's last word that an abbreviation must contain."""
+"""Minimum number of characters of a flag's last word that an abbreviation must contain."""
 BOOLEANS = {"true": "true", "1": "true", "false": "false", "0": "false"}
 
 
 class Retired(msgspec.Struct, frozen=True):
-    """A flag of earlier versions of an engine."""
+    """A flag that only earlier versions of an engine support."""
 
     flag: str
     takes: Literal["nothing", "value", "boolean", "values"] = "nothing"
-    """What follows the flag. The value of a ``boolean`` is optional."""
+    """Kind of value that follows the flag. The value of a ``boolean`` is optional."""
     successor: tuple[str, ...] | Callable[[str], tuple[str, ...] | None] = ()
-    """The replacement. Empty: remove the flag. A function returns None for a value that the flag still accepts."""
+    """Arguments that replace the flag; empty to remove it. A function gets the flag's value, and returns None for a
+    value that the flag still accepts."""
     by_value: Mapping[str, tuple[str, ...]] | None = None
-    """Value -> its replacement; with other values the flag is not retired. None: ``successor`` applies."""
+    """Value of the flag -> arguments that replace both. With other values the flag is not retired. None to use
+    ``successor``."""
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    """Arguments for the default image."""
+    """Arguments that the default image supports, and the changes that led to them."""
 
     args: tuple[str, ...]
     changes: Mapping[str, str] = {}
-    """Flag, as spelled by the author -> what the controller does with it."""
+    """Flag, as the author spelled it -> the change: ``left out``, or ``replaced by`` and the new arguments."""
 
 
 def renewed(args: Sequence[str], table: Sequence[Retired], *, abbreviated: bool = False) -> Renewal:
-    """Returns ``args`` without retired flags. ``abbreviated``: whether the engine accepts abbreviated flags, as
-    argparse does."""
+    """Remove or replace the retired flags in ``args``. ``abbreviated``: whether the engine accepts abbreviated flags,
+    as argparse does."""
     remaining: list[str] = []
     changes: dict[str, str] = {}
     place = 0
@@ -64,7 +66,7 @@ def renewed(args: Sequence[str], table: Sequence[Retired], *, abbreviated: bool 
 
 
 def sentence(changes: Mapping[str, str], field: str) -> str:
-    """Describes the changes to the flags in ``field``, for a condition; empty: no changes."""
+    """Describe the changes to the flags in ``field`` for a condition's message; empty if there are no changes."""
     if not changes:
         return ""
     flags = ", ".join(f"{flag} ({what})" for flag, what in changes.items())
@@ -72,13 +74,13 @@ def sentence(changes: Mapping[str, str], field: str) -> str:
 
 
 def is_ours(image: str, images: Mapping[str, str], older: frozenset[str]) -> bool:
-    """Whether an image is one of our default images, possibly from a mirror, which keeps the end of the repository's
-    name. ``older``: accelerators whose default image has an earlier version, which still has the flags."""
+    """Whether an image is one of Slipway's default images, possibly from a mirror, which keeps the last part of the
+    name. ``older``: accelerators to ignore, because their default image still supports the retired flags."""
     return _version(image) in {_version(ours) for name, ours in images.items() if name not in older}
 
 
 def _version(image: str) -> str:
-    """Returns the last component of the repository, with its tag."""
+    """Return the last component of an image's repository, with the tag."""
     return image.partition("@")[0].rsplit("/", 1)[-1]
 
 
@@ -98,18 +100,19 @@ def _spellings(row: Retired) -> tuple[str, ...]:
 
 
 def _is_beginning(flag: str, of: str) -> bool:
-    """Whether a flag is abbreviated within its last word. A shorter abbreviation may be one of a current flag."""
+    """Whether ``flag`` abbreviates ``of`` within its last word. A shorter abbreviation may mean a current flag."""
     return of.startswith(flag) and len(flag) >= shortest(of)
 
 
 def shortest(flag: str) -> int:
-    """Returns the minimum length of an abbreviation. A flag with a single word cannot be abbreviated."""
+    """Return the minimum length of an abbreviation of ``flag`` in characters. A flag of a single word cannot be
+    abbreviated."""
     last = flag.rindex("-") + 1
     return len(flag) if last <= len("--") else min(last + LETTERS, len(flag))
 
 
 def _value(row: Retired, args: Sequence[str], place: int) -> tuple[str, int]:
-    """Returns the flag's value, and the index after it."""
+    """Return the value of the flag at the index ``place``, and the index after the value."""
     _flag, equals, value = args[place].partition("=")
     if equals or row.takes == "nothing":
         return value, place + 1
@@ -127,7 +130,7 @@ def _belongs(row: Retired, word: str) -> bool:
 
 
 def _successor(row: Retired, value: str) -> tuple[str, ...] | None:
-    """Returns the replacement; None: the flag stays."""
+    """Return the arguments that replace a flag with ``value``, or None if the engine still supports both."""
     key = BOOLEANS.get(value.lower(), value) if row.takes == "boolean" else value
     if row.by_value is not None:
         return row.by_value.get(key)

@@ -1,4 +1,4 @@
-"""The retired flags of each engine, according to the parsers of the default versions."""
+"""The retired flags of each engine, according to the argument parser of its default version."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ GUIDED_OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "disable-any-whitespace": ("disable_any_whitespace", ("guidance", "xgrammar")),
     "no-additional-properties": ("disable_additional_properties", ("guidance",)),
 }
-"""Options after the name of a guided decoding backend -> the current setting, and the backends that support it."""
+"""Option after the name of a guided decoding backend -> the current setting, and the backends that support it."""
 GUIDED_BACKENDS = ("guidance", "lm-format-enforcer", "outlines", "xgrammar")
 
 
 def _limits(value: str) -> tuple[str, ...] | None:
-    """Converts ``image=4,video=1`` to the current format, which is JSON; None for any other value."""
+    """Convert limits such as ``image=4,video=1`` to the current format, which is JSON. Return None for any other
+    value."""
     pairs = PAIRS.findall(value)
     if not re.fullmatch(rf"{PAIRS.pattern}(?:,{PAIRS.pattern})*", value):
         return None
@@ -44,7 +45,7 @@ def _limits(value: str) -> tuple[str, ...] | None:
 
 
 def _draft(value: str) -> tuple[str, ...]:
-    """Converts a draft model or ``[ngram]``, which drafts tokens by repeating earlier text."""
+    """Convert the value of ``--speculative-model``: a draft model, or ``[ngram]``, which proposes earlier text."""
     return ("--spec-method=ngram",) if value == "[ngram]" else ("--spec-model", value)
 
 
@@ -54,7 +55,7 @@ def _redundant_experts(value: str) -> tuple[str, ...] | None:
 
 
 def _guided() -> Mapping[str, tuple[str, ...]]:
-    """Returns each backend with its options, in any order -> the current setting in JSON."""
+    """Return the arguments for the current setting, which is JSON, for each backend with its options in any order."""
     orders = [order for number in range(len(GUIDED_OPTIONS) + 1) for order in permutations(GUIDED_OPTIONS, number)]
     return {
         f"{backend}{':' if order else ''}{','.join(order)}": (_structured(backend, order),)
@@ -147,8 +148,8 @@ VLLM = (
         },
     ),
 )
-"""According to the parser of 0.32.0. ``--rope-scaling`` and ``--rope-theta`` are omitted: they change the output, and
-their replacement needs values of the model that a manifest does not have."""
+"""Retired flags of vLLM, according to the parser of 0.32.0. ``--rope-scaling`` and ``--rope-theta`` are omitted: they
+change the output, and their replacement needs values of the model that are not in a manifest."""
 
 LLAMACPP = (
     *_removed_flags(
@@ -166,7 +167,7 @@ LLAMACPP = (
     Retired("--slots-endpoint-disable", successor=("--no-slots",)),
     *(Retired(flag, "value", by_value={"": (flag, "on")}) for flag in ("--flash-attn", "-fa")),
 )
-"""According to the parser of the build that the tests run."""
+"""Retired flags of llama.cpp, according to the parser of the build that the tests run."""
 
 SGLANG = (
     *_removed_flags(
@@ -188,4 +189,4 @@ SGLANG = (
     Retired("--schedule-heuristic", "value", ("--schedule-policy", VALUE)),
     Retired("--stream-output", successor=("--incremental-streaming-output",)),
 )
-"""According to the sources of 0.5.23."""
+"""Retired flags of SGLang, according to the source code of 0.5.23."""

@@ -1,7 +1,7 @@
 """Sealed engines: engines that reject the gateway's requests, because they require their own key or TLS. Pure.
 
-The gateway removes credentials from every request and sends plain HTTP to engines. Such an engine passes its probes,
-which need no key, and answers 401 to every request.
+The gateway removes credentials from every request and sends plain HTTP to engines. An engine that requires a key passes
+its probes, which need no key, and answers 401 to every request.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Seals(msgspec.Struct, frozen=True, kw_only=True):
 
     flags: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    """Variables with which it rejects requests without a key or without TLS, unless they are empty."""
+    """Environment variables with which, unless they are empty, the engine rejects requests without a key or TLS."""
     clearable: tuple[str, ...] = ()
-    """Those of ``variables`` that every version treats as unset if they are empty."""
+    """The part of ``variables`` that every version of the engine treats as unset if they are empty."""
     clearable_today: tuple[str, ...] = ()
-    """Those of ``variables`` that the version in the default images treats as unset if they are empty."""
+    """The part of ``variables`` that the version in the default images treats as unset if they are empty."""
 
 
 def seals_in(
@@ -35,8 +35,11 @@ def seals_in(
     abbreviated: bool,
     any_case: frozenset[str],
 ) -> tuple[str, ...]:
-    """Returns the flags and variables that seal the engine of a container. ``words``: its command line; ``assigned``:
-    variables set there, by scripts or ``env``; ``any_case``: variables that the engine accepts in any case."""
+    """Return the flags and variables with which a container's engine rejects the gateway's requests.
+
+    ``words``: the command line of the container; ``assigned``: variables that a script or ``env`` in the command line
+    sets; ``any_case``: variables that the engine accepts in any case.
+    """
     spelled = (word.partition("=")[0] for word in words)
     flags = (one for one in spelled if any(names_flag(one, flag, abbreviated=abbreviated) for flag in seals.flags))
     variables = [str(one.get("name")) for one in _entries(container.get("env")) if one.get("value") != ""]
@@ -49,8 +52,8 @@ def seals_in(
 
 
 def cleared(env: Iterable[Object], env_from: Sequence[Object], names: Sequence[str]) -> tuple[Object, ...]:
-    """Returns empty variables for a container that takes variables from Secrets or ConfigMaps: their content is not
-    known, and the container's own variables take precedence."""
+    """Return the variables in ``names`` with empty values, if a container takes variables from Secrets or ConfigMaps.
+    Their content is unknown, and literal variables of the container take precedence over it."""
     env_names = {str(one.get("name")) for one in env}
     return tuple({"name": name, "value": ""} for name in names if name not in env_names) if env_from else ()
 

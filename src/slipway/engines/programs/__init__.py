@@ -1,1 +1,1 @@
-"""The programs that run models, one file each. Pure."""
+"""Programs that run models, with one file per program. Pure."""

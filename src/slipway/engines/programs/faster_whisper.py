@@ -38,7 +38,7 @@ FASTER_WHISPER = Engine(
     args=lambda launch: launch.extra_args,
     env=_env,
     owned_env=_owned_env,
-    # Its own variables are read by pydantic; those of uvicorn are case-sensitive.
+    # Pydantic reads the engine's own variables in any case. The variables of uvicorn are case-sensitive.
     any_case=frozenset(("API_KEY", "WHISPER__MODEL")),
     reads_model_field=False,
     paths=(
@@ -51,7 +51,7 @@ FASTER_WHISPER = Engine(
     sealed_by=Seals(variables=("API_KEY", "UVICORN_SSL_KEYFILE", "UVICORN_SSL_CERTFILE")),
     port=PORT,
     closes_idle=True,
-    # Its transcriptions and /health share the 40 threads that FastAPI has for functions that block.
+    # Transcriptions and /health share the 40 threads that FastAPI has for blocking functions.
     shared_threads=True,
     images={
         "": "fedirz/faster-whisper-server:0.6.0-rc.3-cpu",

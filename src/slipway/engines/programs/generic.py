@@ -1,4 +1,4 @@
-"""Generic: any image that listens on a port. Only the user's arguments form its command line."""
+"""Generic: any image that listens on a port. Its arguments are only those of the user."""
 
 from __future__ import annotations
 

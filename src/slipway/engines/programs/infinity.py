@@ -8,7 +8,7 @@ from slipway.engines.definition.python import model_of
 from slipway.engines.definition.sealed import Seals
 
 PREFIX = "/v1"
-"""Without this prefix, the API would begin at the root, where OpenAI clients do not look."""
+"""Prefix of the API's paths. Without a prefix, OpenAI clients would not find the API."""
 
 
 def _env(launch: Launch) -> dict[str, str]:
@@ -25,7 +25,8 @@ def _env(launch: Launch) -> dict[str, str]:
 
 
 def _owned(launch: Launch) -> Owned:
-    """Returns the variables that correspond to flags: ``--url-prefix``, ``INFINITY_URL_PREFIX``."""
+    """Return the values that a user may set, by the suffix of a flag and a variable. ``_url_prefix`` is the suffix of
+    ``--url-prefix`` and ``INFINITY_URL_PREFIX``."""
     return {
         "_host": ANYWHERE,
         "_model_id": (model_of(launch.weights),),

@@ -35,16 +35,16 @@ INCOMPLETE = "The model file is incomplete or damaged: copy or download it again
 PARALLEL = ("--parallel", "-np")
 SLOTS = re.compile(r"[0-9]{1,4}")
 MOST_SLOTS = 256
-"""llama.cpp has no more."""
+"""Maximum number of slots of llama.cpp."""
 HTTP_THREADS = 128
-"""Threads for requests that wait for a slot, for probes and for metrics."""
+"""Number of HTTP threads for requests that wait for a slot, for probes and for metrics."""
 
 
 def http_threads(args: Sequence[str]) -> int:
-    """Returns how many threads answer requests, so that every slot of these arguments can be used.
+    """Return the number of HTTP threads that llama-server needs to use every slot in its arguments.
 
-    llama-server uses a thread for each open request, also while it waits, and has few by default. Versions since March
-    2026 add threads under load, up to 1024 in all; earlier ones add none.
+    llama-server uses a thread for each open request, including waiting requests, and has few threads by default.
+    Versions since March 2026 add threads under load, up to 1024 in total. Earlier versions add none.
     """
     slots = [int(word) for flag, word in pairwise(args) if flag in PARALLEL and SLOTS.fullmatch(word)]
     return HTTP_THREADS + min(slots[-1] if slots else 0, MOST_SLOTS)
@@ -58,7 +58,8 @@ def _args(launch: Launch) -> tuple[str, ...]:
 
 
 def model_args(launch: Launch) -> dict[str, str]:
-    """Returns the flags for the model. Raises ValueError for weights that llama.cpp cannot load."""
+    """Return the flags for the location of the model, with their values. Raise ValueError for weights that llama.cpp
+    cannot load."""
     weights = launch.weights
     if isinstance(weights, HuggingFaceFile):
         return {"--hf-repo": weights.repository, "--hf-file": weights.file}
@@ -104,7 +105,7 @@ COMMON_FLAGS = (
     *("--tensor-split", "--threads", "--threads-batch", "--threads-http", "--timeout", "--top-k", "--top-p"),
     *("--ubatch-size", "--yarn-orig-ctx"),
 )
-"""Flags that are suggested instead of a misspelled one. llama-server does not suggest any."""
+"""Flags that messages suggest for a misspelled flag. llama-server itself does not suggest any."""
 
 LOG_PATTERNS = log_patterns(
     (r"GET failed \((?P<status>\d{3})\)", DOWNLOAD, "The repository{repository} cannot be read{hub}"),
@@ -174,7 +175,7 @@ LLAMACPP = Engine(
     ),
     port=8080,
     closes_idle=True,
-    # One of the threads above answers /health.
+    # One of the HTTP threads answers /health.
     shared_threads=True,
     retired=retired_flags.LLAMACPP,
     older_images=frozenset(("rocm", "intel")),
@@ -220,7 +221,7 @@ LLAMACPP = Engine(
         image=r"llama\.?cpp|llama-server",
         name_flags=("--alias", "-a"),
         port_variable="LLAMA_ARG_PORT",
-        # It takes files without names, and applies all of them to every response.
+        # llama-server takes files without names, and applies all adapters to every response.
         adapters=lambda adapters: tuple(word for path in adapters.values() for word in ("--lora", path)),
     ),
 )

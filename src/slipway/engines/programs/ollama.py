@@ -1,5 +1,5 @@
-"""Ollama: models from its own registry, other registries, or a mounted store. It starts empty, and a command loads the
-model."""
+"""Ollama: models from its own registry, other registries, or a mounted store. Ollama starts without a model, and a
+command loads the model."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from slipway.serving.pods.server import Probe, Probes
 
 PROGRAM = "/bin/ollama"
 LAST_WORDS = "/dev/termination-log"
-"""When a container ends, Kubernetes copies this file's content to the pod's status."""
+"""Termination log of a container. Kubernetes copies the content of this file to the pod's status when the container
+exits."""
 START_SECONDS = 10800
 
 
 def _start(launch: Launch) -> tuple[str, ...]:
-    """Returns a command that downloads the model and gives it its public name. A model that generates text is also
-    loaded into memory.
+    """Return a command that downloads the model and copies it to its public name. If the model generates text, the
+    command also loads it into memory.
 
-    After a failure, the last output is left where the pod's status shows it, because a probe's output is not in the
-    container's log. Progress bar characters that a status cannot contain are removed.
+    After a failure, the command writes its last output to the termination log, because a probe's output is not in the
+    container's log. It removes the progress bar's characters, which a status cannot contain.
     """
     weights, name = launch.weights, shlex.quote(launch.served_name)
     steps = []
@@ -44,7 +45,7 @@ def _start(launch: Launch) -> tuple[str, ...]:
 
 
 def _own_name(launch: Launch) -> str:
-    """Returns Ollama's own name for the model."""
+    """Return the model's name in Ollama. Raise ValueError for weights that are not an Ollama model."""
     if isinstance(launch.weights, OllamaModel):
         return launch.weights.reference
     if isinstance(launch.weights, MountedFolder) and launch.weights.model:

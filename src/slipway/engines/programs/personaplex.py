@@ -1,5 +1,5 @@
-"""PersonaPlex: NVIDIA's edition of Moshi, a speech-to-speech model. It uses WebSockets and TLS, has no HTTP endpoint
-for a probe, and downloads its weights itself."""
+"""PersonaPlex: NVIDIA's edition of Moshi, a speech-to-speech model. The server uses WebSockets and TLS, has no HTTP
+endpoint for a probe, and downloads its weights itself."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FLAGS: FlagTable = (
 
 
 def _args(launch: Launch) -> tuple[str, ...]:
-    """Returns the arguments of PersonaPlex. The engine listens on every address regardless of ``--host``. It only
-    accepts a repository as weights; otherwise it uses its default."""
+    """Return the arguments of PersonaPlex. The engine listens on every address regardless of ``--host``. It only
+    accepts a repository as weights, and otherwise uses its default weights. Raise ValueError for a revision."""
     weights = launch.weights
     named = isinstance(weights, HubRepository) and "--hf-repo" not in flag_names(launch.extra_args)
     if named and revision_of(weights):
@@ -35,7 +35,7 @@ PERSONAPLEX = Engine(
     probes=tcp_probes(1800),
     command=("/app/moshi/.venv/bin/python", "-m", "moshi.server"),
     args=_args,
-    # Otherwise it compiles its graphs for minutes at startup.
+    # Without this variable, PersonaPlex compiles its graphs for minutes at startup.
     env=lambda launch: {"NO_TORCH_COMPILE": "1", **environment(launch.hub_mirror)},
     owned=lambda launch: {"--port": (str(launch.port),)},
     flags=FLAGS,

@@ -1,4 +1,5 @@
-"""Text Generation Inference: models in the Hugging Face Hub's layout. It is no longer developed, but still in use."""
+"""Text Generation Inference: models in the Hugging Face Hub's layout. The engine is no longer developed, but still in
+use."""
 
 from __future__ import annotations
 

@@ -23,14 +23,15 @@ PATTERNS = log_patterns(
     (r"appears path-like, but doesn't exist", NO_FILE, ABSENT),
 )
 
-"""vLLM's own messages in addition to its libraries', as seen in version 0.32.0. The first match counts."""
+"""Patterns for messages of vLLM itself, as in version 0.32.0, in addition to those of its libraries. The first match
+counts."""
 PORT = 8000
-"""Default port."""
+"""Default port of vLLM."""
 
 
 def _args(launch: Launch) -> tuple[str, ...]:
     own = (f"--model={model_of(launch.weights)}", f"--served-model-name={launch.served_name}")
-    # By default it listens on every IPv4 address.
+    # By default, vLLM listens on every IPv4 address.
     host = (f"--host={launch.bind}",) if launch.bind == ANYWHERE[1] else ()
     place = host if launch.port == PORT else (*host, f"--port={launch.port}")
     streamed = ("--load-format=runai_streamer",) if isinstance(launch.weights, BucketFolder) else ()
@@ -43,7 +44,7 @@ def _owned(launch: Launch) -> Owned:
         "--served-model-name": (launch.served_name,),
         "--host": ANYWHERE,
         "--port": (str(launch.port),),
-        # With these flags it no longer accepts plain HTTP on its port.
+        # With these flags, vLLM does not accept plain HTTP on its port.
         "--ssl-certfile": (),
         "--ssl-keyfile": (),
     }

@@ -1,1 +1,1 @@
-"""Tasks of the control process: update HAProxy, wake models, answer requests, fetch keys."""
+"""Tasks of the control process, which update HAProxy, wake models, answer requests and fetch keys."""

@@ -1,11 +1,11 @@
-"""The exchange of counts between gateways, for their common limits. It does the I/O for ledger.py.
+"""The exchange of counts between gateways that share limits. This module does the I/O for ``ledger.py``.
 
 While limited requests arrive, each gateway reads HAProxy's counts several times a second, polls every other gateway for
-changes, and sends new grants to HAProxy. A gateway that does not respond in time is retried separately, so the others
-do not wait for it.
+changes, and sends new grants to HAProxy. A gateway that does not respond in time is retried in the background, so that
+it does not delay the others.
 
-Another gateway shares the limits while its pod is Ready, or while it responds. Otherwise it is starting or terminating,
-and gets no traffic.
+Another gateway takes part in the limits while its pod is Ready, or while it responds. Otherwise it is starting or
+terminating, and gets no traffic.
 """
 
 from __future__ import annotations
@@ -40,38 +40,39 @@ log = logging.getLogger(__name__)
 
 FILE = "usage.json"
 _STEP_SECONDS = 0.1
-"""Seconds between two rounds: much less than a request waits for a grant (limits.lua)."""
+"""Seconds between two rounds. A request waits much longer for a grant (``limits.lua``)."""
 _PAUSE_FACTOR = 4
-"""The pause after a long round is this many times its duration."""
+"""Length of the pause after a long round, as a multiple of the round's duration."""
 _REPLY_SECONDS = 0.4
 """Timeout for a gateway that answered the last request."""
 _RETRY_SECONDS = 2.0
-"""Timeout for a gateway that did not, and the pause between two requests to it."""
+"""Timeout for a gateway that did not answer the last request, and pause between two requests to it."""
 _QUIET_SECONDS = 1.0
 """Seconds between two exchanges while no limited requests arrive."""
 _START_SECONDS = 5.0
-"""How long a new process waits for the counts of the others before it grants requests."""
+"""Seconds for which a new process waits for the counts of the other gateways before it grants requests."""
 _SAVE_SECONDS = 1.0
 _MOST_FILE = 16 << 20
-"""Maximum size of the file in bytes. While a new file replaces the old one, both use the pod's memory."""
+"""Maximum size of the file with the counts in bytes. While a new file replaces the old file, both use the pod's
+memory."""
 
 
 class ExchangeSnapshot(NamedTuple):
-    """The part of the latest snapshot that the exchange needs."""
+    """The part of the latest snapshot of the cluster that the exchange needs."""
 
     rights: Mapping[str, Rights]
     gateways: Mapping[str, bool]
-    """``host:port`` of each gateway's exchange, and whether its pod is Ready."""
+    """``host:port`` of a gateway's exchange -> whether the gateway's pod is Ready."""
 
 
 def select_shared_limits(rights: Mapping[str, Rights]) -> dict[str, Limits]:
-    """Returns the limits of keys and subjects that gateways enforce together."""
+    """Return the limits that all gateways enforce together, by the name of the API key or subject."""
     limits = ((name, own.limits) for name, own in rights.items())
     return {name: own for name, own in limits if own.shared}
 
 
 class Limiter(Protocol):
-    """HAProxy, which counts requests and tokens and enforces grants. DataPlane implements it."""
+    """The interface to HAProxy, which counts requests and tokens and enforces grants. ``DataPlane`` implements it."""
 
     async def read_entries(self, *, everything: bool = False) -> dict[str, HolderEntry]: ...
 
@@ -83,22 +84,22 @@ class Limiter(Protocol):
 
 
 class Clock:
-    """The wall clock, for days and messages, and a steady clock, which is never set, for durations."""
+    """The wall clock, for dates and messages, and a steady clock, for durations. The steady clock never jumps."""
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()
 
     def wall(self) -> float:
-        """Returns the Unix time."""
+        """Return the Unix time in seconds, according to the system's clock."""
         return time.time()
 
     def steady(self) -> float:
-        """Returns the Unix time at the start of the process plus the time since then."""
+        """Return the Unix time at the start of the process, plus the elapsed time, in seconds."""
         return self._offset + time.monotonic()
 
 
 class Exchange:
-    """One gateway's side of the exchange."""
+    """One gateway's side of the exchange of counts, with the ledger of the gateway."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class Exchange:
         registry: CollectorRegistry,
         clock: Clock | None = None,
     ) -> None:
-        """``get_snapshot``: returns None before the first snapshot."""
+        """``get_snapshot`` returns None before the first snapshot."""
         self._settings, self._limiter, self._get_snapshot, self._clock = (
             settings,
             limiter,
@@ -116,40 +117,41 @@ class Exchange:
             clock or Clock(),
         )
         self._rights: Mapping[str, Rights] = {}
-        """Rights whose limits the ledger has."""
+        """Rights from which the limits in the ledger come."""
         self._seal: Seal | None = None
         self._key_error = ""
-        """Logged reason why the key cannot be used."""
+        """Reason why the key cannot be used, as last logged."""
         host, port = split_address(settings.exchange_listen)
         self.own = join_address(os.environ.get("POD_IP", "") or host or "127.0.0.1", port)
         self._epoch = secrets.token_hex(16)
         self.ledger = Ledger(self.own, secrets.token_hex(16), self._epoch)
         self.prepared = asyncio.Event()
-        """Set once the gateway may grant requests."""
+        """Event that is set once the gateway may grant requests."""
         self._path = settings.directory / FILE
         self._needs_all_entries = True
         self._has_counts = False
-        """Whether HAProxy's counts and grants have been read. Before that, this gateway reports nothing."""
+        """Whether HAProxy's counts and grants have been read. Until then, this gateway reports nothing to others."""
         self._new_tokens = Counter[str]()
-        """Tokens from HAProxy that are not in the ledger yet."""
+        """Holder -> number of tokens from HAProxy that are not in the ledger yet."""
         self._started_at = float("inf")
-        """When this process got its first snapshot."""
+        """Steady time at which this process got its first snapshot; infinite until then."""
         self._exchanged_at = self._saved_at = self._peers_busy_at = float("-inf")
-        """``_peers_busy_at``: when another gateway last reported that limited requests arrive there."""
+        """Steady times of the last exchange, of the last write of the file, and of the last report that limited
+        requests arrive at another gateway."""
         self._saved_version = 0
         self._save_error = ""
-        """Logged reason why the counts could not be saved."""
+        """Reason why the counts could not be saved, as last logged."""
         self._busy = False
-        """Whether limited requests arrive here."""
+        """Whether limited requests arrive at this gateway."""
         self._reported: set[str] = set()
-        """Unresponsive gateways that have been logged."""
+        """Unresponsive gateways for which a warning has been logged."""
         self._retries: dict[str, asyncio.Task[None]] = {}
         self.port = ExchangePort(self._gateway_hosts, self._reply_to)
         text = "Gateways that do not report their use of the limits."
         self._silent = Gauge("slipway_gateway_exchange_silent", text, registry=registry)
 
     async def run(self) -> None:
-        """Exchanges until cancelled."""
+        """Exchange counts with the other gateways until cancelled."""
         self.restore()
         try:
             while True:
@@ -165,9 +167,9 @@ class Exchange:
                 task.cancel()
 
     async def step(self) -> bool:
-        """Runs a round if there are limits. Returns whether there are.
+        """Run a round if there are shared limits. Return whether there are any.
 
-        Without a snapshot there is no round, because all holders would seem to have no limits.
+        Do nothing without a snapshot, because all holders would seem to have no limits.
         """
         snapshot = self._get_snapshot()
         if snapshot is None:
@@ -184,7 +186,7 @@ class Exchange:
         return limited
 
     async def try_round(self, snapshot: ExchangeSnapshot) -> None:
-        """Runs a round and logs its failure: the next round retries what fails."""
+        """Run a round. Log a failure, because the next round retries the failed steps."""
         try:
             await self.run_round(snapshot)
         except CommandError as error:
@@ -196,9 +198,9 @@ class Exchange:
                 log.warning("Could not save the use of limits: %s", error)
 
     async def run_round(self, snapshot: ExchangeSnapshot) -> None:
-        """Reads counts, exchanges them, and grants requests.
+        """Read HAProxy's counts, exchange them with other gateways, and grant requests.
 
-        Raises CommandError, or OSError if the file cannot be saved.
+        Raise CommandError if HAProxy does not respond, and OSError if the file cannot be saved.
         """
         now, ledger = self._clock.steady(), self.ledger
         await self._update_ledger(now)
@@ -239,20 +241,21 @@ class Exchange:
         self._silent.set(len(set(counted) & set(silent)))
 
     def _may_grant(self, now: float) -> bool:
-        """Whether the others have reported the use before this process started, or have had time to."""
+        """Whether the other gateways have reported the use before this process started, or have had enough time to do
+        so."""
         peers = self.ledger.gateways.peers
         answered = all(one in peers and peers[one].complete for one in self.ledger.gateways.addresses)
         return answered or now - self._started_at >= _START_SECONDS
 
     def _day_end(self) -> float:
-        """Returns the Unix time at which the ledger's day ends."""
+        """Return the Unix time at which the ledger's day ends."""
         day = dt.datetime.fromisoformat(self.ledger.days.day).replace(tzinfo=dt.UTC)
         return (day + dt.timedelta(days=1)).timestamp()
 
     # Restarts of this container
 
     def restore(self) -> None:
-        """Restores the counts of the previous process of this pod."""
+        """Restore the counts of the previous process in this pod from the file, if it is readable."""
         try:
             saved = decode_json(self._path.read_bytes(), Saved, most=_MOST_FILE)
         except FileNotFoundError:
@@ -275,7 +278,8 @@ class Exchange:
     # Requests to other gateways
 
     def _load_seal(self) -> Seal | None:
-        """Returns the seal; None while its key cannot be used. The others are then silent, so an equal part remains."""
+        """Return the seal, or None while the key cannot be used. Without a seal, this gateway cannot poll the others
+        and uses its equal share of the limits."""
         if self._seal is None:
             try:
                 self._seal = load_seal(self._settings.exchange_key_file)
@@ -287,7 +291,8 @@ class Exchange:
         return self._seal
 
     async def _poll_gateways(self, gateways: Iterable[str]) -> None:
-        """Polls the gateways that answered last time, and waits for them. Others are polled in the background."""
+        """Poll the gateways that answered the last request, and wait for their answers. Poll the others in the
+        background."""
         seal, peers = self._load_seal(), self.ledger.gateways.peers
         if seal is None:
             return
@@ -305,7 +310,7 @@ class Exchange:
             self._retries.pop(gateway, None)
 
     async def _poll_gateway(self, seal: Seal, gateway: str, seconds: float) -> bool:
-        """Requests reports from a gateway until it has sent all records. Returns whether it has."""
+        """Request reports from a gateway until it has sent all records. Return False if a request fails."""
         try:
             async with asyncio.timeout(seconds):
                 more = True
@@ -328,7 +333,7 @@ class Exchange:
         return Request(gateway, nonce, at, self._epoch, self.own, self._busy, epoch, since, complete)
 
     def _log_silent_gateway(self, gateway: str, error: Exception) -> None:
-        """Logs the first of several consecutive errors of a gateway."""
+        """Log an error of a gateway, but only the first of several consecutive errors."""
         self._reported &= self._gateways().keys()
         if gateway not in self._reported:
             self._reported.add(gateway)
@@ -344,7 +349,8 @@ class Exchange:
     # Answers to other gateways
 
     def _reply_to(self, line: bytes) -> bytes:
-        """Returns the sealed answer to a gateway's request. Raises SealError or ValueError."""
+        """Return the sealed answer to a gateway's request. Raise SealError if the request is invalid, and ValueError
+        if this gateway cannot answer yet."""
         seal = self._load_seal()
         if seal is None:
             raise ValueError("this gateway has no key")
@@ -352,7 +358,8 @@ class Exchange:
         return seal.seal_answer(request.nonce, self.build_report(request))
 
     def build_report(self, request: Request) -> Report:
-        """Returns the report for another gateway. Raises ValueError before HAProxy's counts have been read."""
+        """Return the report that answers another gateway's request. Raise ValueError before HAProxy's counts have
+        been read."""
         if not self._has_counts:
             raise ValueError("this gateway has just started")
         now = self._clock.steady()
@@ -369,7 +376,7 @@ class Exchange:
 
 
 async def _request_report(seal: Seal, gateway: str, request: Request) -> Report:
-    """Sends one request and returns the report. Raises OSError, EOFError or SealError."""
+    """Send one request to a gateway and return its report. Raise OSError, EOFError or SealError."""
     reader, writer = await asyncio.open_connection(*split_address(gateway), limit=1 << 16)
     try:
         writer.write(seal.seal_request(request))

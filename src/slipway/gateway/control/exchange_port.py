@@ -1,4 +1,4 @@
-"""The port at which other gateways request this gateway's use of the limits. Any pod may try to connect."""
+"""The port at which other gateways request this gateway's use of the limits. Any pod can connect to it."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from slipway.gateway.shared_limits.seal import LONGEST_REQUEST, SealError
 log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = 2.0
-"""Time in which a client must send its request and read the answer."""
+"""Seconds within which a client must send its request and read the answer."""
 _MOST_UNKNOWN, _MOST_OF_ADDRESS = 128, 8
-"""Concurrent connections from addresses that are not gateways', and from one address."""
+"""Maximum number of concurrent connections from all addresses that are not gateways, and from one address."""
 
 
 class ExchangePort:
-    """Answers one request per connection."""
+    """A server that answers one request per connection."""
 
     def __init__(self, hosts: Callable[[], set[str]], answer: Callable[[bytes], bytes]) -> None:
-        """``hosts``: returns the gateways' hosts.
+        """``hosts`` returns the addresses of the gateways without ports.
 
-        ``answer``: returns the answer to a line; may raise SealError or ValueError.
+        ``answer`` returns the answer to a request, which is one line. It may raise SealError or ValueError.
         """
         self._hosts, self._answer = hosts, answer
         self._server: asyncio.Server | None = None
         self._connections: Counter[str] = Counter()
         self._refused: set[str] = set()
-        """Gateways whose refusal has been logged."""
+        """Gateways with a rejected request for which a warning has been logged."""
 
     async def open(self, listen: str) -> None:
-        """Opens the port if it is not open. Raises OSError."""
+        """Open the port ``listen`` if it is not open yet. Raise OSError if it cannot be opened."""
         if self._server is None:
             host, port = split_address(listen)
             self._server = await asyncio.start_server(self.serve, host or None, port, limit=LONGEST_REQUEST)
 
     def close(self) -> None:
-        """Stops accepting connections."""
+        """Stop accepting connections."""
         if self._server:
             self._server.close()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one request. If the client is not a gateway, closes the connection without an answer."""
+        """Answer one request. Close the connection without an answer if the client is not a gateway."""
         host = str((writer.get_extra_info("peername") or ("",))[0])
         self._connections[host] += 1
         try:
@@ -62,7 +62,7 @@ class ExchangePort:
             writer.transport.abort()
 
     def _admits(self, host: str) -> bool:
-        """Whether to answer this connection. Connections from unknown addresses never block gateways."""
+        """Whether to answer a connection from ``host``. Connections from unknown addresses never block gateways."""
         gateways = self._hosts()
         unknown = sum(number for other, number in self._connections.items() if other not in gateways)
         return self._connections[host] <= _MOST_OF_ADDRESS and (host in gateways or unknown <= _MOST_UNKNOWN)
@@ -74,7 +74,8 @@ class ExchangePort:
         await reader.read(1)  # waits until the client has read the answer and closes
 
     def _log_refusal(self, host: str, error: Exception) -> None:
-        """Logs the first of several consecutive refusals of a gateway."""
+        """Log that a request was rejected. Warn only about the first of several consecutive rejections of a
+        gateway."""
         gateways = self._hosts()
         self._refused &= gateways
         if isinstance(error, SealError) and host in gateways and host not in self._refused:

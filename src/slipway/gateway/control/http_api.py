@@ -25,22 +25,22 @@ from slipway.serving.routing.route import TEXT_GENERATION
 from slipway.serving.routing.selector import InvalidSelectorError, Requirement, chosen, parse
 
 MOST_SELECTOR = 1024
-"""Maximum characters of a label selector, which is evaluated for every model of the list."""
+"""Maximum length in characters of a label selector, which is evaluated for every model in the list."""
 MOST_COUNTED = 256
 """Maximum number of Services in one request for counts."""
 TABLE_SECONDS = 30.0
-"""How long requests for the model list wait for the first table."""
+"""Seconds for which requests for the model list wait for the first routing table."""
 BAD_REQUEST, INTERNAL_ERROR = 400, 500
 HEADER_BYTES = 65536
-"""Maximum length of a header line: more than HAProxy accepts, so the framework's parser never rejects a request."""
+"""Maximum length of a header line in bytes. HAProxy accepts less, so the framework's parser never rejects a request."""
 log = logging.getLogger(__name__)
 _BACKLOG = 1024
 _BATCH_SIZE = 200
-"""Models to filter before other tasks of the process may run."""
+"""Number of models to filter before other tasks of the process may run."""
 
 
 class ModelList:
-    """The model list of the latest table. The cards and the default list are encoded once per table."""
+    """The model list of the latest routing table. It encodes the cards and the default list once per table."""
 
     def __init__(self, current: Callable[[], RoutingTable]) -> None:
         self._get_table = current
@@ -51,7 +51,8 @@ class ModelList:
     async def encode(
         self, features: frozenset[str], requirements: Sequence[Requirement], rights: Rights = UNLIMITED
     ) -> bytes:
-        """Returns the list as JSON: the allowed models that have any of ``features`` and meet ``requirements``."""
+        """Return the list as JSON. A model must be allowed by ``rights``, have any of ``features``, and meet all
+        ``requirements``."""
         table = self._get_table()
         if table is not self._encoded_table:
             self._encoded_cards = {model: msgspec.json.encode(table.cards[model].to_json()) for model in table.listed}
@@ -80,9 +81,10 @@ def _encode_list(cards: Iterable[bytes]) -> bytes:
 def build_model_list(
     current: Callable[[], RoutingTable], rights: Callable[[], Mapping[str, Rights]] = dict
 ) -> web.Application:
-    """Returns the application for ``/v1/models`` and ``/v1/models/{id}``. IDs may contain slashes.
+    """Return the application for ``/v1/models`` and ``/v1/models/{id}``. IDs may contain slashes.
 
-    Both paths support label selectors, and only show models that the key's ``rights`` allow.
+    Both paths support label selectors, and show only models that the rights of the request's API key allow. ``rights``
+    returns the rights by the name of the key.
     """
     models = ModelList(current)
 
@@ -127,7 +129,8 @@ def build_model_list(
 
 @web.middleware
 async def format_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Converts the framework's own errors, such as for unknown paths, to OpenAI's format."""
+    """Convert errors of the framework, for example for unknown paths, to OpenAI's format. Unexpected exceptions become
+    status 500."""
     try:
         return await handler(request)
     except web.HTTPException as error:
@@ -141,7 +144,8 @@ async def format_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def wait_for_table(ready: asyncio.Event) -> Middleware:
-    """Returns middleware that holds requests below ``/v1/`` until the first table. An empty list would be wrong."""
+    """Return middleware that delays requests below ``/v1/`` until ``ready``, when the first table exists. An empty
+    model list would be wrong."""
 
     @web.middleware
     async def wait(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -157,14 +161,15 @@ def wait_for_table(ready: asyncio.Event) -> Middleware:
 
 
 def is_listed(card: Card, features: frozenset[str]) -> bool:
-    """Whether the list contains a model: one with any of ``features``; by default text generation or no features."""
+    """Whether the list contains a model. The model must have any of ``features``. If none are given, it must support
+    text generation or have no features."""
     if features:
         return not features.isdisjoint(card.features)
     return not card.features or TEXT_GENERATION in card.features
 
 
 class RequestError(Exception):
-    """The request is invalid. ``response`` is the answer."""
+    """The request is invalid. ``response`` is the error response to send."""
 
     def __init__(self, response: errors.ErrorResponse) -> None:
         super().__init__(response.message)
@@ -172,7 +177,7 @@ class RequestError(Exception):
 
 
 def _parse_selectors(request: web.Request) -> Sequence[Requirement]:
-    """Parses the request's label selectors. Raises RequestError."""
+    """Parse the label selectors in a request's headers. Raise RequestError if they are too long or invalid."""
     selectors = request.headers.getall(HEADER, [])
     if sum(map(len, selectors)) > MOST_SELECTOR:
         raise RequestError(errors.LONG_SELECTOR)
@@ -199,13 +204,13 @@ def build_operations(
     text: Callable[[], bytes],
     requests: Callable[[Sequence[str]], Awaitable[Mapping[str, int]]],
 ) -> web.Application:
-    """Returns the application for operations.
+    """Return the application for health checks and metrics.
 
-    - ``/healthz``: the process runs.
-    - ``/readyz``: the first table is applied, and the gateway is not shutting down.
-    - ``/metrics``: a scrape awaits ``refresh``, then gets ``text``.
-    - ``/requests``: requests in flight or waiting for the given Services. ``requests`` returns the numbers by
-      ``namespace/name``, and may raise CommandError.
+    - ``/healthz`` succeeds while the process runs.
+    - ``/readyz`` succeeds if the first table is applied and the gateway is not shutting down.
+    - ``/metrics`` awaits ``refresh``, and then returns ``text``.
+    - ``/requests`` returns the number of in-flight and waiting requests of the given Services. ``requests`` gets their
+      names as ``namespace/name``, returns the numbers by name, and may raise CommandError.
     """
 
     async def healthz(_unused: web.Request) -> web.Response:
@@ -241,7 +246,7 @@ def build_operations(
 
 
 def open_unix_socket(path: Path) -> socket.socket:
-    """Opens a Unix socket that accepts connections, even while no server answers them."""
+    """Open a listening Unix socket. Clients can connect to it even while no server answers them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     opened = socket.socket(socket.AF_UNIX)
@@ -252,7 +257,7 @@ def open_unix_socket(path: Path) -> socket.socket:
 
 @asynccontextmanager
 async def serve(application: web.Application, listener: socket.socket | str) -> AsyncIterator[None]:
-    """Serves the application in the context. ``listener``: a listening socket, or ``[host]:port``."""
+    """Serve an application while the context is active. ``listener`` is a listening socket, or ``[host]:port``."""
     runner = web.AppRunner(application, access_log=None, max_line_size=HEADER_BYTES, max_field_size=HEADER_BYTES)
     await runner.setup()
     try:

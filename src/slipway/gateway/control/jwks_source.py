@@ -1,7 +1,7 @@
-"""The key set of the JWT issuer, fetched every minute.
+"""The key set of the JWT issuer, which the control process fetches every minute.
 
-The last valid answer is stored in the shared directory, so that a restarted control process has keys even if the issuer
-is unreachable. Time and size of an answer are limited. An unusable answer changes nothing.
+It stores the last valid answer in the shared directory, so that a restarted control process has keys even if the issuer
+is unreachable. Time and size of an answer are limited. After an invalid answer, the previous keys remain in use.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _REFRESH_SECONDS = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _JITTER = 0.2
 Receive = Callable[[tuple[VerificationKey, ...]], None]
-"""Receives the keys after each change, or no keys if the first request fails."""
+"""A function that gets the keys after each change, or no keys if the first request fails."""
 
 
 class JwksSource:
-    """Keeps the issuer's keys up to date."""
+    """A task that keeps the issuer's keys up to date."""
 
     def __init__(self, settings: Settings, jwt: Jwt, registry: CollectorRegistry) -> None:
         self._directory, self._jwt = settings.directory, jwt
         self._file = f"jwks-{hashlib.sha256(jwt.jwks_url.encode()).hexdigest()[:16]}.json"
         self._logged_url = jwt.jwks_url.partition("?")[0]
-        """URL for logs, without the query, which may contain a secret."""
+        """URL of the key set for logs, without the query, which may contain a secret."""
         self._keys: tuple[VerificationKey, ...] = ()
         self._published = False
         self._is_unreachable, self._logged_problems = False, ""
@@ -48,7 +48,7 @@ class JwksSource:
         self._up = Gauge("slipway_gateway_jwks_up", "1 while the issuer's key set can be fetched.", registry=registry)
 
     async def run(self, receive: Receive) -> None:
-        """Publishes the keys and each change of them, until cancelled."""
+        """Publish the issuer's keys after each change, until cancelled."""
         self.restore(receive)
         trust = await asyncio.to_thread(ssl.create_default_context, cadata=self._jwt.ca or None)
         pause = _FIRST_PAUSE
@@ -67,7 +67,7 @@ class JwksSource:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     def restore(self, receive: Receive) -> None:
-        """Publishes the keys of the last valid answer, if there is one."""
+        """Publish the keys of the last valid answer, if there is one."""
         try:
             self._accept((self._directory / self._file).read_bytes(), receive)
         except FileNotFoundError:
@@ -76,7 +76,7 @@ class JwksSource:
             log.warning("Could not read the last good JWKS: %s", error)
 
     async def refresh(self, session: aiohttp.ClientSession, receive: Receive) -> bool:
-        """Fetches the key set once. Returns whether the answer is usable."""
+        """Fetch the key set once. Return whether the answer is valid."""
         try:
             body = await _fetch(session, self._jwt.jwks_url)
             text = body.decode()
@@ -94,7 +94,7 @@ class JwksSource:
         return True
 
     def _accept(self, text: bytes, receive: Receive) -> None:
-        """Parses and publishes the keys. Raises JwksError."""
+        """Parse a key set, and publish its keys if they changed. Raise JwksError if it is invalid."""
         keys, ignored = jwks.parse_jwks(text, self._jwt.algorithms)
         problems = "; ".join(ignored)
         if problems != self._logged_problems:
@@ -118,9 +118,9 @@ class JwksSource:
 
 
 async def _fetch(session: aiohttp.ClientSession, url: str) -> bytes:
-    """Fetches the key set without following redirects, because the operator chose the address.
+    """Fetch the key set without following redirects, because only the operator chooses the URL.
 
-    Raises ClientError, OSError or JwksError.
+    Raise ClientError, OSError or JwksError.
     """
     async with session.get(url, allow_redirects=False, headers={"Accept": "application/json"}) as response:
         if response.status != 200:

@@ -1,6 +1,6 @@
-"""Checks that new endpoints listen. A Ready pod may not listen yet, because a pod without a probe is Ready immediately.
+"""Probes new endpoints. A Ready pod may not listen yet, because a pod without a readiness probe is Ready immediately.
 
-HAProxy gets an endpoint when its port has accepted a connection. Until then requests wait instead of failing.
+HAProxy gets an endpoint only after its port has accepted a connection. Until then, requests wait instead of failing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CONNECT_SECONDS = 2.0
 
 
 class Prober:
-    """Remembers the endpoints that listen, and retries new ones until they do."""
+    """The set of endpoints that listen. It probes new endpoints until they listen."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         """``changed`` is called when a new endpoint listens."""
@@ -24,7 +24,8 @@ class Prober:
         self._tries: dict[str, asyncio.Task[None]] = {}
 
     def filter(self, table: RoutingTable) -> RoutingTable:
-        """Returns the table with the endpoints that listen. Starts to try new ones and forgets removed ones."""
+        """Return the table with only the endpoints that listen. Start to probe new endpoints, and forget removed
+        endpoints."""
         current = {endpoint for backend in table.backends.values() for endpoint in backend.endpoints}
         self._listening &= current
         for endpoint in self._tries.keys() - current:
@@ -36,11 +37,11 @@ class Prober:
         )
 
     def trust(self, endpoints: Iterable[str]) -> None:
-        """Treats these endpoints as listening, because HAProxy already uses them."""
+        """Treat ``endpoints`` as listening without a probe, because HAProxy already uses them."""
         self._listening.update(endpoints)
 
     async def close(self) -> None:
-        """Cancels all tries."""
+        """Cancel all probes."""
         tries = list(self._tries.values())
         for task in tries:
             task.cancel()

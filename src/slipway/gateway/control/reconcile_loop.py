@@ -1,6 +1,6 @@
-"""The loop that applies each change of the routing table to HAProxy's files and running process.
+"""The loop that applies each change of the routing table to HAProxy's files and to the running HAProxy.
 
-A source, such as the cluster or a file, publishes snapshots of the table.
+A source, which is the cluster or a file, publishes snapshots of the table.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from slipway.gateway.rules.limits import Permissions
 log = logging.getLogger(__name__)
 
 _GATHER_SECONDS = 0.03
-"""How long to collect changes, so that simultaneous ones are applied together."""
+"""Seconds for which the loop collects changes, so that it applies simultaneous changes together."""
 _CHECK_SECONDS = 10.0
 """Seconds after which HAProxy is compared with the table even without changes, because it may have restarted."""
 WATCH_SECONDS = 5.0
-"""Seconds between two checks of the servers' answers."""
+"""Seconds between two checks for servers that return errors."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
 
 
 class ReconcileLoop:
-    """Has the desired state and applies it."""
+    """The desired state of HAProxy, and the loop that applies it."""
 
     def __init__(self, dataplane: DataPlane, *, verifies_tokens: bool = False) -> None:
-        """``verifies_tokens``: the gateway accepts tokens, so it becomes ready after their issuer's first answer."""
+        """If the gateway ``verifies_tokens``, it becomes ready only after the issuer's first answer."""
         self._dataplane = dataplane
         self._verification_keys: tuple[VerificationKey, ...] = ()
         self._issuer_answered = asyncio.Event()
@@ -46,7 +46,7 @@ class ReconcileLoop:
         self._permissions = Permissions()
         self._changed = asyncio.Event()
         self.has_table = asyncio.Event()
-        """Set when the first table is published."""
+        """Event that is set when the first table is published."""
         self._snapshot = Snapshot(EMPTY)
         self._leaving = False
         self._applied = asyncio.Event()
@@ -54,59 +54,59 @@ class ReconcileLoop:
 
     @property
     def table(self) -> RoutingTable:
-        """The latest table with all endpoints, as the model list shows it."""
+        """The latest table with all endpoints, including those that do not listen yet."""
         return self._snapshot.table
 
     @property
     def rights(self) -> Mapping[str, Rights]:
-        """Rights of the API keys, by name."""
+        """Rights of the API keys and subjects, by name."""
         return self._snapshot.rights
 
     @property
     def gateways(self) -> Mapping[str, bool]:
-        """Address of each gateway's exchange, and whether its pod is Ready."""
+        """``host:port`` of a gateway's exchange -> whether the gateway's pod is Ready."""
         return self._snapshot.gateways
 
     @property
     def ready(self) -> bool:
-        """Whether this replica should get traffic: HAProxy has a table, and the gateway is not shutting down."""
+        """Whether this gateway should get traffic: HAProxy has a table, and the gateway is not shutting down."""
         return self._applied.is_set() and not self._leaving
 
     @property
     def passed_over(self) -> dict[str, int]:
-        """Number of servers by backend that get no requests because they return errors or nothing."""
+        """Backend name -> number of servers that get no requests, because they return errors or do not answer."""
         return self._outliers.count_passed_over()
 
     def add_condition(self, condition: asyncio.Event) -> None:
-        """Makes readiness of the gateway depend on this event."""
+        """Delay the readiness of the gateway until ``condition`` is set."""
         self._conditions.append(condition)
 
     def mark_changed(self) -> None:
-        """Requests a new round, because the desired state may have changed."""
+        """Start a new round of the loop, because the desired state may have changed."""
         self._changed.set()
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Sets a new snapshot as the desired state."""
+        """Set the latest snapshot, which becomes the desired state."""
         self.has_table.set()
         if snapshot != self._snapshot:
             self._snapshot = snapshot
             self.mark_changed()
 
     def set_verification_keys(self, keys: tuple[VerificationKey, ...]) -> None:
-        """Sets the issuer's new keys; none if its first answer was not usable."""
+        """Set the keys that verify the issuer's tokens. There are none if the issuer's first answer was invalid."""
         self._verification_keys = keys
         self._issuer_answered.set()
         self.mark_changed()
 
     def set_leaving(self, leaving: bool) -> None:
-        """Makes the gateway unready before it shuts down, or ready again."""
+        """Make the gateway unready before it shuts down (``leaving``), or ready again."""
         self._leaving = leaving
         self.mark_changed()
 
     async def run(self) -> None:
-        """Applies the desired state until cancelled. Starts with the first snapshot, when HAProxy runs.
+        """Apply the desired state until cancelled. Wait first for a snapshot and for HAProxy.
 
-        Servers that HAProxy already uses need no probe.
+        Servers that HAProxy already uses are not probed.
         """
         try:
             await self.has_table.wait()
@@ -123,7 +123,7 @@ class ReconcileLoop:
             await self._prober.close()
 
     async def watch_servers(self) -> None:
-        """Checks every few seconds which servers to pass over, until cancelled."""
+        """Check every few seconds which servers return errors and must be skipped, until cancelled."""
         now = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(WATCH_SECONDS)

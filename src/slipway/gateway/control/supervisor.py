@@ -1,7 +1,7 @@
-"""The first process of the control container, which restarts the control process if it ends or hangs.
+"""The first process of the control container, which restarts the control process when it exits or hangs.
 
 A pod is Ready only while all its containers run. If the kubelet restarted the control process, the pod would get no
-connections in the meantime, and after several crashes for minutes, although HAProxy keeps running.
+connections during the restart, and for minutes after several crashes, although HAProxy keeps running.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 SILENT_SECONDS = 60.0
-"""A process without a heartbeat for this long hangs."""
+"""Seconds without a heartbeat after which a process counts as hung."""
 _CHECK_SECONDS = 5.0
 _STABLE_SECONDS = 20.0
-"""A process that ran for this long is restarted immediately."""
+"""Seconds after which a process counts as stable. When a stable process exits, it is restarted immediately."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 _SIGNALS = _STOP_SIGNALS | {signal.SIGCHLD}
@@ -35,23 +35,24 @@ class Pulse:
         self.beat()
 
     def beat(self) -> None:
-        """Records a heartbeat."""
+        """Record a heartbeat of the control process."""
         struct.pack_into("d", self._memory, 0, time.monotonic())
 
     def silent_seconds(self) -> float:
-        """Returns the seconds since the last heartbeat."""
+        """Return the seconds since the last heartbeat."""
         last: float = struct.unpack_from("d", self._memory)[0]
         return time.monotonic() - last
 
 
 Run = Callable[[int, Pulse], int]
-"""Runs a control process with the number of restarts before it. Returns its exit status."""
+"""A function that runs the control process. It gets the number of restarts so far, and returns the exit status."""
 
 
 def supervise(run: Run) -> int:
-    """Keeps a process running until SIGTERM or SIGINT, which is passed on. Returns the last process's exit status.
+    """Keep a control process running until SIGTERM or SIGINT, which it forwards as SIGTERM. Return the exit status of
+    the last process.
 
-    No other thread may run, because processes are forked.
+    The caller must have no other threads, because this function forks.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     restarts, pause = 0, 0.0
@@ -76,9 +77,9 @@ def supervise(run: Run) -> int:
 
 
 def next_pause(lifetime: float, pause: float) -> float:
-    """Returns the seconds to wait before the next start.
+    """Return the seconds to wait before the next start.
 
-    ``lifetime``: how long the last process ran; ``pause``: how long the wait before it was. Both in seconds.
+    ``lifetime`` is the time that the last process ran, and ``pause`` the wait before it started, both in seconds.
     """
     if lifetime >= _STABLE_SECONDS:
         return 0.0
@@ -86,7 +87,7 @@ def next_pause(lifetime: float, pause: float) -> float:
 
 
 def _run_child(run: Run, restarts: int, pulse: Pulse) -> None:
-    """Runs the control process in the forked child; does not return."""
+    """Run the control process in the forked child, and exit. This function never returns."""
     status = 1
     try:
         status = run(restarts, pulse)
@@ -98,7 +99,8 @@ def _run_child(run: Run, restarts: int, pulse: Pulse) -> None:
 
 
 def _wait_for_exit(child: int, pulse: Pulse) -> tuple[int, bool]:
-    """Waits for the process. Returns its exit status (negative: the signal), and whether it received a stop signal."""
+    """Wait until the control process exits, and kill it if it hangs. Return its exit status, negative for a signal,
+    and whether the supervisor received a stop signal."""
     stopping = False
     while True:
         received = signal.sigtimedwait(_SIGNALS, _CHECK_SECONDS)

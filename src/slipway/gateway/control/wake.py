@@ -1,8 +1,8 @@
-"""The waker: scales a model from zero to one when requests wait for it.
+"""The waker: scales a model from zero to one replica when requests wait for the model.
 
-It polls HAProxy for waiting requests only while some model is scaled to zero. Other gateways may do the same, so each
-write contains the version that was read, and always sets one replica. The autoscaler adds more. Each model is scaled in
-a separate task, so that a failing or slow one does not delay others.
+It polls HAProxy for waiting requests only while a model is scaled to zero. Other gateways may scale the same model, so
+each write contains the resource version that was read, and always sets one replica. The autoscaler adds more replicas.
+Each model is scaled in a separate task, so that a slow or failing model does not delay the others.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 _RETRY_SECONDS = 1.0
-"""Seconds between two attempts for one target."""
+"""Seconds between two attempts to scale one target."""
 _ATTEMPTS = 3
-"""Reads of a scale in one attempt, if others write at the same time."""
+"""Maximum number of reads and writes of a scale in one attempt, in case of conflicts with other writers."""
 
 
 class Sleeper(NamedTuple):
-    """A scale target that is at zero. Several backends, such as a model and its adapters, may share it."""
+    """A scale target with zero replicas. Several backends, such as a model and its adapters, may share a target."""
 
     namespace: str
     target: ScaleTarget
 
 
 def find_sleepers(table: RoutingTable) -> dict[str, Sleeper]:
-    """Returns the scale target of each backend without an endpoint, by backend name. Pure."""
+    """Return the scale target of each backend without an endpoint, by backend name. Pure."""
     return {
         name: Sleeper(backend.namespace, backend.route.scale)
         for name, backend in table.backends.items()
@@ -46,7 +46,7 @@ def find_sleepers(table: RoutingTable) -> dict[str, Sleeper]:
 
 
 class Waker:
-    """Scales models from zero when requests wait for them."""
+    """A task that scales models from zero when requests wait for them."""
 
     def __init__(
         self,
@@ -55,21 +55,21 @@ class Waker:
         report: Callable[[Backend, str], None],
         report_woken: Callable[[Backend, str], None],
     ) -> None:
-        """``waiting`` returns the number of waiting requests by backend, and may raise CommandError.
+        """``waiting`` returns the number of waiting requests by backend name, and may raise CommandError.
 
         ``report`` gets a backend that cannot be scaled and the reason, once per reason. ``report_woken`` gets each
-        backend that was scaled and a message for users.
+        backend that was scaled, and a message for users.
         """
         self._client = client
         self._waiting = waiting
         self._report, self._report_woken = report, report_woken
         self._reported: dict[Sleeper | None, str] = {}
-        """The last failure reported for each target. Key None: the list of waiting requests."""
+        """Scale target -> its last reported failure. The key None is for failures to count waiting requests."""
         self._paused_until: dict[Sleeper, float] = {}
-        """Time before which each target is not tried again."""
+        """Scale target -> the event loop's time until which it is not tried again; infinite during an attempt."""
 
     async def run(self, current: Callable[[], RoutingTable]) -> None:
-        """Wakes models until cancelled."""
+        """Wake models until cancelled. ``current`` returns the latest routing table."""
         table, asleep = EMPTY, find_sleepers(EMPTY)
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as tries:
@@ -93,12 +93,12 @@ class Waker:
                     tries.create_task(self._wake(sleeper, backend, requests))
 
     def _forget_all_but(self, asleep: Collection[Sleeper]) -> None:
-        """Forgets the failures of models that are awake or deleted."""
+        """Forget the reported failures of models that are no longer asleep."""
         subjects = {None, *asleep}
         self._reported = {subject: text for subject, text in self._reported.items() if subject in subjects}
 
     async def _count_waiting(self) -> Mapping[str, int]:
-        """Returns the number of waiting requests, for each backend that has any."""
+        """Return the number of waiting requests by backend name, without zeros. Empty if HAProxy does not respond."""
         try:
             waiting = {name: number for name, number in (await self._waiting()).items() if number}
         except CommandError as error:
@@ -135,22 +135,23 @@ class Waker:
             self._report(backend, message)
 
     def _is_new(self, subject: Sleeper | None, message: str) -> bool:
-        """Remembers the failure of ``subject``. Returns whether it differs from the last one."""
+        """Record the failure of ``subject``. Return whether it differs from the last recorded failure."""
         new = self._reported.get(subject) != message
         self._reported[subject] = message
         return new
 
 
 def _describe_unexpected(error: Exception) -> str:
-    """Returns the public description of an unexpected error.
+    """Return a description of an unexpected error for Events.
 
-    Its text is only logged, because more people read Events.
+    The description omits the error's text, because more people can read Events than logs.
     """
     return f"{type(error).__name__}, see the gateway's log"
 
 
 async def wake(client: Client, sleeper: Sleeper) -> bool:
-    """Sets the scale to one if it is zero. Returns whether it was. Raises ApiError."""
+    """Set the scale of a target to one replica if it is zero. Return whether it was zero. Raise ApiError if a request
+    to the API server fails."""
     target = sleeper.target
     kind = Kind(target.group, target.version, "Scale", target.plural)
     for reading in range(1, _ATTEMPTS + 1):

@@ -1,1 +1,1 @@
-"""HAProxy: its configuration, Lua, files, socket and counters."""
+"""HAProxy: its configuration, Lua code, files, sockets and counters."""

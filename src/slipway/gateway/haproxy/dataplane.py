@@ -1,4 +1,5 @@
-"""The control process's access to HAProxy: files and sockets in the shared directory. All I/O with HAProxy is here."""
+"""The control process's access to HAProxy by files and sockets in the shared directory. All I/O with HAProxy is
+here."""
 
 from __future__ import annotations
 
@@ -25,22 +26,23 @@ from slipway.gateway.settings import Settings
 log = logging.getLogger(__name__)
 
 _ARRIVAL_SECONDS = 0.05
-"""HAProxy starts to use a server a moment after it confirms that the server is ready."""
+"""Seconds after which HAProxy uses a server whose readiness it has confirmed."""
 
 _RELOAD_PAUSE = 5.0
 """Minimum seconds between two reloads."""
 
 _WRAP_SECONDS = 60.0
-"""Seconds between two readings of the token counters, which wrap at 2^32."""
+"""Seconds between two readings of the token counters, which wrap around at 2^32."""
 
 _BACKENDS_AND_SERVERS = 6
-"""Argument of ``show stat``: the sum of the bits for backends and servers."""
+"""Argument of ``show stat`` that selects backends (bit 2) and servers (bit 4)."""
 SHOW_HOLD = "show slipway hold"
-"""Command that hold.lua implements."""
+"""Command, implemented in ``hold.lua``, that prints the numbers of waiting and rejected requests by backend."""
 
 
 def write_files(directory: Path, files: Mapping[str, str]) -> None:
-    """Writes the files that differ. Each write is atomic: a reader sees the old or the new text."""
+    """Write the files whose content differs, by name below ``directory``. Each write is atomic, so that a reader gets
+    either the old or the new text."""
     for name, text in files.items():
         path = directory / name
         data = text.encode()
@@ -55,7 +57,7 @@ def write_files(directory: Path, files: Mapping[str, str]) -> None:
 
 
 class DataPlane:
-    """Brings HAProxy to the desired state and reads its counters."""
+    """The connection to HAProxy. It applies the desired state, and reads HAProxy's counters."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -65,14 +67,14 @@ class DataPlane:
         self._reloaded_at = -_RELOAD_PAUSE
         self._table_counters = tokens.TableCounters()
         self._counter_lock = asyncio.Lock()
-        """Held while counters are read, because TableCounters needs them in order, and HAProxy allows few sessions."""
+        """Lock for reading counters. ``TableCounters`` needs the readings in order, and HAProxy allows few sessions."""
 
     async def apply(self, state: DesiredState) -> None:
-        """Writes the files for ``state`` and updates the running process.
+        """Write the files for ``state`` and update the running process.
 
         The files are written first, so that a process that starts at any time reads the new state. If the running
-        process refuses the changes twice, a reload starts a new one, which loses no request. Raises CommandError if
-        HAProxy could not be updated; the caller retries.
+        process rejects the changes twice, a reload starts a new process, which loses no request. Raise CommandError if
+        HAProxy could not be updated. The caller must retry.
         """
         async with self._lock:
             write_files(self._settings.directory, render.render_files(self._settings, state))
@@ -80,7 +82,7 @@ class DataPlane:
                 try:
                     await self._update(state)
                 except NotRunningError:
-                    raise  # HAProxy reads the files when it starts; a reload would revive one that is stopping
+                    raise  # HAProxy reads the files when it starts, and a reload would restart a stopping HAProxy
                 except CommandError as error:
                     log.warning("Could not update the running HAProxy (%s attempt): %s", attempt, error)
                 else:
@@ -88,7 +90,8 @@ class DataPlane:
             await self._reload()
 
     async def _reload(self) -> None:
-        """Starts a new process. Old ones run until their last stream ends, so reloads must be rare."""
+        """Start a new HAProxy process. Raise CommandError after a recent reload: old processes run until their last
+        stream ends, so reloads must be rare."""
         now = asyncio.get_running_loop().time()
         if now - self._reloaded_at < _RELOAD_PAUSE:
             raise CommandError(f"not reloading: the last reload was less than {_RELOAD_PAUSE:.0f} s ago")
@@ -116,12 +119,12 @@ class DataPlane:
             jwks.delete_unused(self._settings.directory, state.verification)
 
     async def _load_certificates(self, session: Session, state: DesiredState) -> list[str]:
-        """Loads missing public keys into HAProxy. Returns the paths of unused ones."""
+        """Load missing public keys into HAProxy. Return the paths of loaded keys that are no longer used."""
         loaded = jwks.parse_loaded(await session.query(jwks.SHOW_CERTIFICATES))
         certificates = {f"{self._settings.run_directory}/{key.file}": key.certificate for key in state.verification}
         for path, certificate in certificates.items():
             if path not in loaded:
-                await session.query(f"new ssl cert {path}")  # exists if an earlier attempt failed half-way
+                await session.query(f"new ssl cert {path}")  # exists if an earlier attempt failed before the commit
                 await session.query(f"set ssl cert {path}", certificate)
                 answer = await session.query(f"commit ssl cert {path}")
                 if not answer.endswith("Success!"):
@@ -154,13 +157,14 @@ class DataPlane:
         )
 
     async def list_active_servers(self) -> set[str]:
-        """Returns the names of the servers that accept requests. Raises CommandError if HAProxy does not run."""
+        """Return the names of the servers that accept requests. Raise CommandError if HAProxy does not run."""
         async with haproxy_socket.open_session(self._socket) as session:
             backends = runtime_diff.parse_backends(await session.query(runtime_diff.SHOW_BACKENDS_AND_SERVERS))
         return {name for backend in backends.values() for name, active in backend.servers.items() if active}
 
     async def read_outcomes(self) -> dict[str, dict[str, Count]]:
-        """Returns the requests of each server of busy models with several servers, by backend. Raises CommandError."""
+        """Return the request counts of each server, by backend name and server name. Omit backends with one server or
+        without recent requests. Raise CommandError if HAProxy does not respond."""
         async with haproxy_socket.open_session(self._socket) as session:
             busy = runtime_diff.list_busy_backends(await session.query(runtime_diff.SHOW_BACKENDS))
             return {
@@ -176,7 +180,7 @@ class DataPlane:
             return True
 
     async def wait_until_ended(self) -> None:
-        """Waits until HAProxy's last process has exited."""
+        """Wait until HAProxy's last process has exited."""
         while True:
             try:
                 _unused, writer = await asyncio.open_unix_connection(self._master)
@@ -186,12 +190,13 @@ class DataPlane:
             await asyncio.sleep(0.5)
 
     async def count_waiting(self) -> dict[str, int]:
-        """Returns the number of waiting requests by backend. Raises CommandError."""
+        """Return the number of waiting requests, by backend name. Raise CommandError if HAProxy does not respond."""
         async with haproxy_socket.open_session(self._socket) as session:
             return metrics.parse_waiting(await session.query(SHOW_HOLD))
 
     async def count_requests(self, backends: Sequence[str]) -> dict[str, int]:
-        """Returns the number of requests in flight or waiting for each of these backends. Raises CommandError."""
+        """Return the number of in-flight and waiting requests, by backend name. Omit backends that HAProxy does not
+        have. Raise CommandError if HAProxy does not respond."""
         async with haproxy_socket.open_session(self._socket) as session:
             statistics = await session.query_all(
                 [f"show stat {backend} {_BACKENDS_AND_SERVERS} -1" for backend in backends]
@@ -204,7 +209,7 @@ class DataPlane:
         return numbers
 
     async def read_counters(self) -> metrics.RawCounters:
-        """Reads HAProxy's counters. Raises CommandError."""
+        """Read HAProxy's counters, without parsing them. Raise CommandError if HAProxy does not respond."""
         async with self._counter_lock:
             async with haproxy_socket.open_session(self._socket) as session:
                 answers = metrics.RawCounters(
@@ -216,31 +221,34 @@ class DataPlane:
             return answers._replace(tokens=(*answers.tokens, *await self._read_thread_tokens()))
 
     async def read_entries(self, *, everything: bool = False) -> dict[str, limits.HolderEntry]:
-        """Reads the entries of holders that sent requests since the last call, or all. Raises CommandError."""
+        """Return entries of ``limits.lua`` by their holder, which is an API key or a subject. Omit holders without
+        requests since the last call, unless ``everything`` is true. Raise CommandError if HAProxy does not respond."""
         async with haproxy_socket.open_session(self._socket) as session:
             return limits.parse_entries(await session.query(limits.SHOW_LIMITS + " all" * everything))
 
     async def collect_tokens(self, totals: Counter[str]) -> None:
-        """Adds the new tokens of each holder to ``totals``.
+        """Add the number of new tokens of each holder to ``totals``.
 
-        HAProxy reports them only once, so the answers of other threads are added even if one thread fails. Raises
-        CommandError.
+        HAProxy reports new tokens only once. The answers of earlier threads are therefore added even if a later thread
+        fails. Raise CommandError in this case.
         """
         for name in tokens.socket_names(self._settings):
             async with haproxy_socket.open_session(self._settings.directory / name) as session:
                 totals.update(limits.parse_tokens(await session.query(limits.SHOW_SPENT)))
 
     async def grant(self, grants: Iterable[tuple[str, str, str]]) -> None:
-        """Sends grants to limits.lua: holder, birth and encoded grant of each. Raises CommandError."""
+        """Send grants to ``limits.lua``. A grant is a tuple of the holder, the birth of the holder's entry, and the
+        encoded grant. Raise CommandError."""
         commands = list(limits.grant_commands(grants))
         if commands:
             async with haproxy_socket.open_session(self._socket) as session:
                 await session.execute_all(commands)
 
     async def drop(self, drops: Iterable[tuple[str, str, int]]) -> list[tuple[str, str]]:
-        """Deletes entries of limits.lua: holder, birth and counted requests of each. Raises CommandError.
+        """Delete entries in ``limits.lua``, given as tuples of the holder, the birth of its entry, and the number of
+        counted requests. Raise CommandError.
 
-        Returns holder and birth of those that no longer exist. An entry with new requests is kept.
+        Return the holder and the birth of each entry that no longer exists. HAProxy keeps an entry with new requests.
         """
         commands = list(limits.drop_commands(drops))
         if not commands:
@@ -249,7 +257,7 @@ class DataPlane:
             return limits.parse_dropped("\n".join(await session.query_all(commands)))
 
     async def _read_thread_tokens(self) -> list[str]:
-        """Reads the token counts of each of HAProxy's threads; empty if tokens are not counted."""
+        """Read the token counts of each of HAProxy's threads; empty if tokens are not counted."""
         answers = []
         for name in tokens.socket_names(self._settings):
             async with haproxy_socket.open_session(self._settings.directory / name) as session:
@@ -257,7 +265,7 @@ class DataPlane:
         return answers
 
     async def watch_tokens(self) -> None:
-        """Reads the stick table often enough to notice each wrap of its counters, until cancelled."""
+        """Read the stick table often enough to detect every wraparound of its counters, until cancelled."""
         while True:
             with suppress(CommandError):  # the reconcile loop reports that HAProxy does not run
                 async with self._counter_lock, haproxy_socket.open_session(self._socket) as session:
@@ -265,6 +273,7 @@ class DataPlane:
             await asyncio.sleep(_WRAP_SECONDS)
 
     async def _read_table_tokens(self, session: Session) -> str:
-        """Reads the token counts of rules. The caller holds ``_counter_lock``."""
+        """Return the token counts in the stick table, corrected for wraparounds. The caller must hold
+        ``_counter_lock``."""
         process, table = await session.query_all([f"get var {tokens.START_VARIABLE}", f"show table {tokens.TABLE}"])
         return self._table_counters.rows(process, table)

@@ -1,8 +1,8 @@
-"""HAProxy's counters as Prometheus metrics, created for each scrape. Pure: raw answers in, metrics out.
+"""HAProxy's counters as Prometheus metrics, created for each scrape. Pure: converts HAProxy's answers to metrics.
 
-Labels contain a model's namespace and Service name. The number of series is bounded by the existing models, because
-counters of deleted models are omitted. Counters start at zero when HAProxy starts or reloads, as Prometheus expects of
-a restarted process.
+Labels contain a model's namespace and Service name. Counters of deleted models are omitted, so the existing models
+limit the number of series. Counters start at zero when HAProxy starts or reloads, as Prometheus expects of a restarted
+process.
 """
 
 from __future__ import annotations
@@ -24,37 +24,38 @@ _FIRST_BYTE = re.compile(r"key=(\S+) .*gpc0=(\d+) gpc1=(\d+)")
 
 
 class RawCounters(NamedTuple):
-    """HAProxy's answers: statistics of frontends, backends and servers, the first-byte table, and waiting requests."""
+    """HAProxy's unparsed answers: statistics of frontends, backends and servers, times to the first byte, waiting
+    requests, and tokens."""
 
     statistics: str
     first_bytes: str
     hold: str
     tokens: tuple[str, ...] = ()
-    """Token counts of each thread."""
+    """Answers with token counts, one per thread and one for the stick table."""
     passed_over: Mapping[str, int] = {}
-    """Number of servers by backend that get no requests because they return errors or nothing."""
+    """Backend name -> number of servers that get no requests, because they return errors or do not answer."""
 
 
 class BackendCounters(NamedTuple):
-    """Counters of one backend. Fields without a unit are numbers of requests."""
+    """The counters of one backend. Fields without a unit are numbers of requests."""
 
     active: int
-    """Requests that servers are processing."""
+    """Requests in progress at the servers."""
     waiting: int
-    """Requests that wait for a server."""
+    """Requests that wait for a ready server."""
     answered: int
     failed: int
     """Answers with status 500 or higher, also counted in ``answered``."""
     first_byte_ms: int
-    """Total time from the arrival at a server to the first byte."""
+    """Sum of the times from a request's arrival at a server to the first byte of the answer, in milliseconds."""
     first_bytes: int
-    """Number of answers whose times ``first_byte_ms`` adds up."""
+    """Number of answers in the sum ``first_byte_ms``."""
     passed_over: int = 0
-    """Servers that get no requests because they return errors or nothing."""
+    """Servers that get no requests, because they return errors or do not answer."""
 
 
 def parse_counters(counters: RawCounters) -> dict[str, BackendCounters]:
-    """Returns the counters of each model's backend, by name."""
+    """Return the counters of each model's backend, by backend name."""
     held = parse_waiting(counters.hold)
     bytes_ = {name: (int(ms), int(number)) for name, ms, number in _FIRST_BYTE.findall(counters.first_bytes)}
     backends = {}
@@ -74,13 +75,13 @@ def parse_counters(counters: RawCounters) -> dict[str, BackendCounters]:
 
 
 class HaproxyCollector(Collector):
-    """Exports the last counters as metrics."""
+    """A Prometheus collector that exports HAProxy's last counters."""
 
     def __init__(self) -> None:
         self.counters: RawCounters | None = None
 
     def collect(self) -> Iterable[Metric]:
-        """Creates the metrics. The registry calls this for each scrape."""
+        """Yield the metrics. The registry calls this method for each scrape."""
         up = GaugeMetricFamily("slipway_gateway_haproxy_up", "1 while HAProxy responds to the control process.")
         up.add_metric((), 1 if self.counters else 0)
         yield up
@@ -172,7 +173,8 @@ def _first_byte_metric(text: str, backends: Set[str]) -> Metric:
 
 
 def count_requests(statistics: str, hold: str) -> dict[str, int]:
-    """Returns the requests in flight or waiting, by backend. ``statistics``: rows of backends and their servers."""
+    """Return the number of in-flight and waiting requests, by backend name. ``statistics`` are the rows of backends and
+    servers in the answer to ``show stat``, and ``hold`` is the answer to ``SHOW_HOLD``."""
     rows = list(csv.DictReader(io.StringIO(statistics.removeprefix("# "))))
     held = parse_waiting(hold)
     retried = {row["pxname"]: row for row in rows if row["svname"] == fallback_server.NAME}
@@ -184,7 +186,7 @@ def count_requests(statistics: str, hold: str) -> dict[str, int]:
 
 
 def parse_waiting(hold: str) -> dict[str, int]:
-    """Returns the number of waiting requests by backend. ``hold``: the answer to SHOW_HOLD."""
+    """Return the number of waiting requests, by backend name. ``hold`` is the answer to ``SHOW_HOLD``."""
     return {backend: int(now) for backend, now, *_refused in map(str.split, hold.splitlines())}
 
 
@@ -198,7 +200,7 @@ def _hold_metrics(text: str, backends: Set[str]) -> Iterator[Metric]:
         " the model cannot start (failed, 503).",
         labels=(*LABELS, "reason"),
     )
-    # Zeros are exported too, because no rate shows the first refusal in a series that begins with 1.
+    # Export zeros as well: in a series that begins with 1, no rate shows the first rejection.
     counted = {line.split()[0]: line.split()[1:] for line in text.splitlines()}
     for backend in sorted(backends):
         now, *numbers = map(int, counted.get(backend, (0, 0, 0, 0)))

@@ -1,5 +1,5 @@
-"""Renders every file that HAProxy reads, from the settings, the routing table and the keys. Pure, except that it reads
-the Lua files."""
+"""Renders all files that HAProxy reads, from the settings, the routing table and the keys. Pure, except for reading the
+Lua files."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ LUA_FILES = {
         "unknown_model.lua",
     ),
 }
-"""Lua files by source directory. In the pod, they are all in one directory."""
+"""Source directory -> Lua files in it. In the pod, all Lua files are in one directory."""
 
 UNREADY, REFUSED = "unready.map", "refused.map"
-"""Maps that reasons.lua reads."""
+"""Maps with the reasons why a model is not ready or was rejected, which ``reasons.lua`` reads."""
 
 
 def unready_reasons(table: RoutingTable) -> dict[str, str]:
-    """Returns the reason of each backend without an endpoint, after a ~ if the model may still start."""
+    """Return the reason why each backend without an endpoint has none, by backend name. A ``~`` precedes the reason if
+    the model may still start."""
     return {
         name: f"{'' if condition.final else '~'}{condition.reason}"
         for name, backend in table.backends.items()
@@ -63,30 +64,32 @@ def unready_reasons(table: RoutingTable) -> dict[str, str]:
 
 
 def _wake_text(route: Route) -> str:
-    """Returns how long requests wait for a model that they scale from zero.
+    """Return the time for which requests wait for a model that is scaled from zero, in the format of ``wake.map``.
 
-    ``300s``: the route's own time; ``1``: the gateway's setting; empty: the model is not scaled from zero.
+    A time such as ``300s`` comes from the route, ``1`` selects the gateway's setting, and an empty text means that the
+    model is not scaled from zero.
     """
     return f"{route.wake_seconds}s" if route.wake_seconds else "1" * (route.scale is not None)
 
 
 class DesiredState(NamedTuple):
-    """The configuration of HAProxy that changes while it runs."""
+    """The part of HAProxy's configuration that can change while HAProxy runs."""
 
     table: RoutingTable = EMPTY
     keys: tuple[tuple[str, str], ...] = ()
     """Upper-case SHA-256 of each API key, and the key's name."""
     rights: Mapping[str, Rights] = {}
-    """Rights by name of the key."""
+    """Rights by the name of the key or subject."""
     ready: bool = False
-    """Whether /readyz returns status 200."""
+    """Whether ``/readyz`` returns status 200."""
     allowed: Mapping[str, str] = {}
-    """``key/backend`` for each backend that a restricted key may use (see limits.allowed_entries)."""
+    """Map entries whose keys are ``key/backend``, for each backend that a restricted key may use (see
+    ``limits.allowed_entries``)."""
     verification: tuple[VerificationKey, ...] = ()
     """Public keys that verify tokens."""
 
     def maps(self, settings: Settings) -> dict[str, dict[str, str]]:
-        """Returns the entries of every map that these settings need, by file name."""
+        """Return the entries of each map that ``settings`` require, by file name."""
         maps = {
             haproxy_maps.MODELS_MAP: dict(self.table.models),
             "labels.map": {
@@ -110,7 +113,7 @@ class DesiredState(NamedTuple):
 
 
 def render_files(settings: Settings, state: DesiredState) -> dict[str, str]:
-    """Returns the text of each file, by its path below the shared directory."""
+    """Return the text of each file that HAProxy reads, by the path below the shared directory."""
     lua = resources.files(__package__) / "lua"
     return (
         {f"lua/{name}": (lua / folder / name).read_text() for folder, names in LUA_FILES.items() for name in names}
@@ -136,7 +139,8 @@ def render_files(settings: Settings, state: DesiredState) -> dict[str, str]:
 
 
 def _known_lua(settings: Settings) -> str:
-    """Returns a Lua module with the served paths, and the file names of two maps: models and restricted keys."""
+    """Return the source of a Lua module with the served paths, and the file names of the maps of models and of
+    restricted keys."""
     run = settings.run_directory
     restricted = f'"{run}/restricted.map"' if settings.api_keys_secret else "nil"
     quoted_paths = ", ".join(f'"{path}"' for path in (*(one.path for one in paths.PATHS), paths.SESSION, "/v1/models"))
@@ -144,5 +148,5 @@ def _known_lua(settings: Settings) -> str:
 
 
 def _reason_maps_lua(run: str) -> str:
-    """Returns a Lua module with the file names of the maps of reasons."""
+    """Return the source of a Lua module with the file names of the maps ``UNREADY`` and ``REFUSED``."""
     return f'return {{unready = "{run}/{UNREADY}", refused = "{run}/{REFUSED}"}}\n'

@@ -1,8 +1,8 @@
-"""The commands that bring a running HAProxy to the desired state. Pure: two states in, commands out.
+"""The commands that bring a running HAProxy to the desired state. Pure: computes them from the two states.
 
 The running state is always read from HAProxy and never cached, so a restart of either process needs no special case.
-The order of commands loses no request: a server is added before a map refers to it, and removed after its traffic has
-stopped.
+The commands are ordered so that no request is lost: a server is added before a map refers to it, and removed after its
+traffic has stopped.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ SHOW_BACKENDS_AND_SERVERS = "show stat -1 6 -1"
 SHOW_BACKENDS = "show stat -1 2 -1"
 _BUSY_SECONDS = 15
 HOLD_MAP = "hold.map"
-"""Map of backends whose requests are held, even if they have servers."""
+"""Map with the names of backends whose requests are held, even if the backends have servers."""
 
 _BATCH_SIZE = 100
-"""Commands in one batch. If thousands of commands were sent one by one, other changes would wait for them."""
+"""Maximum number of commands in one batch. Other changes would have to wait for thousands of single commands."""
 
 
 class Command(NamedTuple):
-    """A line for the command socket, and the answer that means success."""
+    """A command for HAProxy's socket, and the answer that means success."""
 
     text: str
     answer: str = ""
 
 
 def batches(commands: Iterable[Command]) -> Iterator[list[Command]]:
-    """Groups commands into batches.
+    """Group commands into batches, without changing their order.
 
-    Only changes of map entries and of server states are independent and share a batch. Other commands are sent alone.
+    Only changes of map entries and changes of server states are independent, and can share a batch. Each other command
+    forms its own batch.
     """
     for kind, group in groupby(commands, key=_batch_kind):
         waiting = list(group)
@@ -49,7 +50,8 @@ def batches(commands: Iterable[Command]) -> Iterator[list[Command]]:
 
 
 def _batch_kind(command: Command) -> str:
-    """Returns the kind of a command that can share a batch with others of its kind; empty if it cannot."""
+    """Return ``map`` or ``server`` for a command that can share a batch with commands of the same kind. Empty for any
+    other command."""
     verb, what, *_unused = command.text.split(" ", 2)
     if what == "map":
         return "map"
@@ -61,11 +63,11 @@ class RunningBackend(NamedTuple):
 
     published: bool
     servers: Mapping[str, bool]
-    """Whether each server takes new requests, by its name."""
+    """Server name -> whether the server accepts new requests."""
 
     @property
     def endpoints(self) -> dict[str, bool]:
-        """Returns the servers that are endpoints of the model."""
+        """Server name -> whether the server accepts new requests, only for endpoints of the model."""
         return {name: active for name, active in self.servers.items() if name != fallback_server.NAME}
 
 
@@ -73,15 +75,15 @@ class RunningState(NamedTuple):
     """The state of the running HAProxy."""
 
     version: str
-    """Version of the static part of the configuration (see haproxy_cfg.version)."""
+    """Version of the static part of the configuration (see ``haproxy_cfg.version``)."""
     backends: Mapping[str, RunningBackend]
-    """Backends of models, without internal ones."""
+    """Backends of models, by name. Internal backends are omitted."""
     maps: Mapping[str, Mapping[str, str]]
-    """Entries of each map, by file name."""
+    """File name -> entries of each map."""
 
 
 def parse_backends(statistics: str) -> dict[str, RunningBackend]:
-    """Parses the answer to SHOW_BACKENDS_AND_SERVERS."""
+    """Parse the answer to ``SHOW_BACKENDS_AND_SERVERS``. Return the backends of models by name."""
     published: dict[str, bool] = {}
     servers: dict[str, dict[str, bool]] = {}
     for row in csv.DictReader(io.StringIO(statistics.removeprefix("# "))):
@@ -96,7 +98,8 @@ def parse_backends(statistics: str) -> dict[str, RunningBackend]:
 
 
 def list_busy_backends(statistics: str) -> list[str]:
-    """Returns the models' backends with several servers and recent requests, from the answer to SHOW_BACKENDS."""
+    """Return the names of the models' backends with several servers and recent requests, from the answer to
+    ``SHOW_BACKENDS``."""
     return [
         row["pxname"]
         for row in csv.DictReader(io.StringIO(statistics.removeprefix("# ")))
@@ -107,7 +110,8 @@ def list_busy_backends(statistics: str) -> list[str]:
 
 
 def parse_counts(statistics: str) -> dict[str, Count]:
-    """Parses the answer to ``show_servers``: counts of each endpoint, by its server's name."""
+    """Parse the answer to the command ``show_servers``. Return the request counts of each active endpoint, by server
+    name."""
     return {
         row["svname"]: Count(
             sum(int(row[f"hrsp_{code}"] or 0) for code in ("1xx", "2xx", "3xx", "4xx")),
@@ -121,12 +125,13 @@ def parse_counts(statistics: str) -> dict[str, Count]:
 
 
 def show_servers(backend: str) -> str:
-    """Returns the command that prints the counters of a backend's servers."""
+    """Return HAProxy's command that prints the counters of a backend's servers."""
     return f"show stat {backend} 4 -1"
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """Parses the answer to ``show map``: reference, key and value in each line. The first of equal keys counts."""
+    """Parse the answer to ``show map``, in which each line has a reference, a key and a value. The first of equal keys
+    counts."""
     entries: dict[str, str] = {}
     for line in text.splitlines():
         _unused, key, value = line.split(" ", 2)
@@ -137,7 +142,7 @@ def parse_map(text: str) -> dict[str, str]:
 def arrivals(
     directory: str, running: RunningState, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> list[Command]:
-    """Returns the commands that add missing backends, servers and map entries.
+    """Return the commands that add missing backends, servers and map entries.
 
     HAProxy starts to use a server a moment after it confirms the command. Requests for a backend are therefore held
     while its first server is added or its last one is removed.
@@ -156,9 +161,9 @@ def arrivals(
 
 
 def removals(running: RunningState, table: RoutingTable) -> list[Command]:
-    """Returns the commands that delete unused servers and backends.
+    """Return the commands that delete unused servers and backends.
 
-    HAProxy refuses them while a stream uses the server or backend; the next round retries.
+    HAProxy rejects a command while a stream uses the server or backend. The next round retries it.
     """
     commands = []
     for name, backend in running.backends.items():
@@ -212,9 +217,9 @@ def _map_commands(
 def withdrawals(
     directory: str, running: RunningState, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Command]:
-    """Returns the commands that stop traffic to unwanted servers and backends, and release held requests.
+    """Return the commands that stop traffic to unwanted servers and backends, and release held requests.
 
-    Send them when HAProxy uses the additions.
+    They must be sent after HAProxy has started to use the servers of :func:`arrivals`.
     """
     yield from _map_commands(directory, HOLD_MAP, _transitional_held(running, table, maps), maps[HOLD_MAP])
     yield from _map_commands(directory, SPECIAL_MAP, _transitional_special(running, maps), maps[SPECIAL_MAP])
@@ -228,9 +233,10 @@ def withdrawals(
 
 
 def _transitional_special(running: RunningState, maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Returns the map's entries between arrivals and withdrawals.
+    """Return the entries of the map of special models between arrivals and withdrawals: the old and the new entries.
 
-    If a model becomes special or ordinary, its requests pass all rules until the other maps have changed.
+    A model that becomes special or ordinary is special in between, so that its requests pass all rules until the other
+    maps have changed.
     """
     return {**running.maps.get(SPECIAL_MAP, {}), **maps[SPECIAL_MAP]}
 
@@ -238,7 +244,7 @@ def _transitional_special(running: RunningState, maps: Mapping[str, Mapping[str,
 def _transitional_held(
     running: RunningState, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """Returns the map's entries between arrivals and withdrawals.
+    """Return the entries of the map of held backends between arrivals and withdrawals.
 
     They are the old and the new entries, and the backends that get their first server.
     """

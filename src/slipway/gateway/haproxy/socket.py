@@ -1,4 +1,4 @@
-"""Client of HAProxy's Runtime API on its Unix socket. A prompt ends each answer."""
+"""Client of HAProxy's Runtime API on a Unix socket. HAProxy ends each answer with a prompt."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _PROMPT = b"\n> "
 _TIMEOUT_SECONDS = 10.0
 _RELOAD_SECONDS = 60.0
 _MOST_BYTES = 1 << 26
-"""Largest answer in bytes; statistics of ten thousand backends stay below it."""
+"""Maximum size of an answer in bytes. Statistics of ten thousand backends are smaller."""
 
 
 class CommandError(RuntimeError):
-    """HAProxy is unreachable, or refused a command."""
+    """HAProxy is unreachable, or it rejected a command."""
 
 
 class NotRunningError(CommandError):
@@ -23,26 +23,27 @@ class NotRunningError(CommandError):
 
 
 class Session:
-    """An open session on the socket of HAProxy's working process."""
+    """An open session on the socket of HAProxy's worker process."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def query(self, command: str, payload: str = "") -> str:
-        """Sends a command with its payload. Returns the answer without surrounding blank lines.
+        """Send a command with its payload. Return the answer without surrounding blank lines.
 
-        Raises CommandError, also if HAProxy would read the text as several commands.
+        Raise CommandError if HAProxy does not answer, or would parse the text as several commands.
         """
         (answer,) = await self._send([command], payload)
         return answer
 
     async def query_all(self, commands: Sequence[str]) -> list[str]:
-        """Sends all commands together. Returns the answer to each. Raises CommandError."""
+        """Send all commands at once. Return the answer to each command, in order. Raise CommandError."""
         return await self._send(commands) if commands else []
 
     async def _send(self, commands: Sequence[str], payload: str = "") -> list[str]:
-        """Sends all commands together. Returns the answer to each. Raises CommandError."""
+        """Send all commands at once, each with the payload. Return the answer to each command, in order. Raise
+        CommandError."""
         for command in commands:
             if any(separator in command for separator in ";\n\r\\"):
                 raise CommandError(f"{_command_name(command)}: not sent, because it contains more than one command")
@@ -60,13 +61,13 @@ class Session:
         return [answer.removesuffix(_PROMPT).decode(errors="replace").strip("\n") for answer in answers]
 
     async def execute(self, command: str, *answers: str) -> None:
-        """Sends a command and requires one of ``answers`` (default: an empty one). Raises CommandError."""
+        """Send a command. Raise CommandError unless the answer is one of ``answers``, or empty if none are given."""
         _require_answer(command, await self.query(command), answers)
 
     async def execute_all(self, commands: Sequence[str]) -> None:
-        """Sends all commands together and requires empty answers. HAProxy runs the rest if one fails.
+        """Send all commands at once. HAProxy also runs the commands after a failed command.
 
-        Raises CommandError for the first command that failed.
+        Raise CommandError for the first command whose answer is not empty.
         """
         for command, answer in zip(commands, await self._send(commands), strict=True):
             _require_answer(command, answer)
@@ -78,13 +79,14 @@ def _require_answer(command: str, answer: str, answers: Sequence[str] = ()) -> N
 
 
 def _command_name(command: str) -> str:
-    """Returns the command without its values, for messages. The values may be hashes of keys."""
+    """Return the first two words of a command for messages. Its other words may be hashes of API keys."""
     return " ".join(command.split()[:2])
 
 
 @asynccontextmanager
 async def open_session(socket: Path) -> AsyncIterator[Session]:
-    """Opens a session for the context. Raises CommandError, or NotRunningError if HAProxy does not listen."""
+    """Open a session and close it at the end of the context. Raise NotRunningError if HAProxy does not listen, and
+    CommandError if it does not answer."""
     try:
         reader, writer = await asyncio.open_unix_connection(socket, limit=_MOST_BYTES)
     except OSError as error:
@@ -98,9 +100,9 @@ async def open_session(socket: Path) -> AsyncIterator[Session]:
 
 
 async def reload(master: Path) -> None:
-    """Reloads HAProxy: the master starts a new process that reads the files. Raises CommandError.
+    """Reload HAProxy: the master starts a new process that reads the files. Raise CommandError.
 
-    The old process ends with its last stream.
+    The old process exits after its last stream.
     """
     try:
         async with asyncio.timeout(_RELOAD_SECONDS):

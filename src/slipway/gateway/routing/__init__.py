@@ -1,1 +1,2 @@
-"""The routing table: model IDs, keys and endpoints, and which endpoints get no requests. Pure."""
+"""The routing table of model IDs, API keys and endpoints, and the detection of endpoints that must get no requests.
+Pure."""

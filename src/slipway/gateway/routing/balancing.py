@@ -1,6 +1,7 @@
-"""The map with which HAProxy selects endpoints by prefix. Pure: table in, entries out.
+"""The map with which HAProxy selects endpoints by the prefix of the prompt. Pure.
 
-``lua/prefix.lua`` makes the choice. Requests for a model without an entry go to the endpoint with the fewest requests.
+``lua/prefix.lua`` selects the endpoint. Requests for a model without an entry in the map go to the endpoint with the
+fewest requests.
 """
 
 from __future__ import annotations
@@ -8,19 +9,21 @@ from __future__ import annotations
 from slipway.gateway.routing.table import Backend, RoutingTable
 
 ENDPOINT_COOKIE = "slipway-endpoint"
-"""Cookie that selects the server of a request. Backends created at run time offer no other way."""
+"""Cookie that selects the server of a request. Backends that are created at run time support no other method."""
 _LONGEST_ENTRY = 12000
-"""Maximum characters of an entry: enough for 500 IPv4 endpoints, and much less than the longest command for HAProxy."""
+"""Maximum length of a map entry in characters. It is enough for 500 IPv4 endpoints, and much shorter than HAProxy's
+longest command."""
 _MOST_CHARACTERS = 10000
 
 
 def server_name(endpoint: str) -> str:
-    """Returns the name of an endpoint's server: its address without brackets, which names cannot contain."""
+    """Return the name of an endpoint's HAProxy server: the endpoint without brackets, which names cannot contain."""
     return endpoint.replace("[", "").replace("]", "")
 
 
 def rings(table: RoutingTable) -> dict[str, str]:
-    """Returns the entries by backend: its name, maximum load in percent of the mean, characters to hash, servers."""
+    """Return the map entry of each model with prefix hashing, by backend name. An entry contains, separated by commas,
+    the backend name, the maximum load in percent of the mean, the number of characters to hash, and the servers."""
     return {name: ring for name, backend in table.backends.items() if (ring := _ring(backend))}
 
 

@@ -1,4 +1,4 @@
-"""Handovers: IDs that now lead to another Service. They are reported to both Services."""
+"""Handovers: changes of the Service to which a model ID leads. Events report a handover at both Services."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 from slipway.gateway.routing.table import RoutingTable
 
 _MOST_REMEMBERED = 1000
-"""IDs of one namespace that are remembered while no Service has them. The limit is separate for each namespace."""
+"""Maximum number of IDs per namespace whose holders are remembered while no Service has the IDs."""
 _MOST_LOSERS = 10_000
 _MOST_NAMED = 3
-"""IDs listed in a message."""
+"""Maximum number of IDs in a message."""
 
 
 class Holder(NamedTuple):
-    """A Service that has or had an ID."""
+    """A Service that has or had a model ID."""
 
     namespace: str
     service: str
@@ -23,23 +23,23 @@ class Holder(NamedTuple):
 
     @property
     def key(self) -> str:
-        """``namespace/name``."""
+        """Full name of the Service: ``namespace/name``."""
         return f"{self.namespace}/{self.service}"
 
 
 class Handover(NamedTuple):
-    """IDs that a Service lost to another one."""
+    """Model IDs that one Service, the loser, lost to another Service, the winner."""
 
     loser: Holder
     winner: Holder
     models: tuple[str, ...]
 
     def message_to_loser(self) -> str:
-        """Returns the Event's message for the Service that lost the IDs."""
+        """Return the message of the Event at the Service that lost the IDs."""
         return f"{self._ids()} now routed to Service {self.winner.key}. Reserve important IDs with idOwners"
 
     def message_to_winner(self) -> str:
-        """Returns the Event's message for the Service that has them now."""
+        """Return the message of the Event at the Service that now has the IDs."""
         return f"{self._ids()} now routed to this Service instead of Service {self.loser.key}"
 
     def _ids(self) -> str:
@@ -49,15 +49,15 @@ class Handover(NamedTuple):
 
 
 class Handovers:
-    """Remembers the last holder of each ID, even while no Service has it. Aliases are not remembered."""
+    """The last holder of each model ID, even while no Service has the ID. Aliases are not remembered."""
 
     def __init__(self) -> None:
         self._last: dict[str, Holder] = {}
         self._losers: dict[str, Holder] = {}
-        """The last reported loser of each ID."""
+        """Model ID -> its last reported loser."""
 
     def observe(self, table: RoutingTable, uids: Mapping[str, str]) -> list[Handover]:
-        """Returns the handovers since the last table. ``uids``: UIDs of the Services, by backend name."""
+        """Return the handovers since the last table. ``uids`` maps backend names to the UIDs of their Services."""
         holders = {
             name: Holder(backend.namespace, backend.service, uids.get(name, ""))
             for name, backend in table.backends.items()
@@ -78,7 +78,7 @@ class Handovers:
         return [Handover(loser, winner, tuple(models)) for (loser, winner), models in changes.items()]
 
     def _find_recreated(self, table: RoutingTable, holders: Mapping[str, Holder]) -> list[tuple[str, Holder, Holder]]:
-        """Returns ID, loser and winner for each reported loser that has been recreated and claims its ID again."""
+        """Return model ID, loser and winner, for each reported loser that was recreated and claims its ID again."""
         claims = []
         for model, loser in list(self._losers.items()):
             name, winner = f"{loser.namespace}:{loser.service}", table.models.get(model)

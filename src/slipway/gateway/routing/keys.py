@@ -1,6 +1,7 @@
-"""API keys and their rights: a Secret in, hashes and rights out. Keys themselves are never stored or logged.
+"""API keys and their rights, parsed from a Secret. The gateway stores only hashes of the keys, and never logs a key.
 
-Rights of JWT subjects (jwt.py) are entries of the same annotation, named ``jwt:SUBJECT``.
+The rights of keys are in an annotation of the Secret. Its entries named ``jwt:SUBJECT`` are the rights of JWT subjects
+(``jwt.py``).
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from slipway.kube.objects import Object
 from slipway.serving.routing.selector import InvalidSelectorError, parse
 
 RIGHTS = "slipway.inference/key-rights"
-"""Annotation of the Secret: a JSON object with the rights of each key, by the key's name."""
+"""Annotation of the Secret: a JSON object that maps names of keys to their rights."""
 _MOST_BYTES = 256 << 10
 JWT = "jwt:"
 """Prefix of the names of JWT subjects. Keys of a Secret cannot contain a colon."""
 ANY_SUBJECT = f"{JWT}*"
-"""Name of the rights of all subjects without a separate entry."""
+"""Name of the entry with the rights of all subjects without a separate entry."""
 SUBJECT = r"[A-Za-z0-9._:/@|+=~,-]{1,200}"
-"""Regular expression for a subject that a map can contain."""
+"""Regular expression for a subject that an HAProxy map can contain."""
 _SUBJECT_NAME = re.compile(rf"{JWT}{SUBJECT}|{re.escape(ANY_SUBJECT)}")
 
 Most = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
@@ -34,18 +35,19 @@ Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 
 class Limits(NamedTuple):
-    """Limits of a key or subject, in the order of limits.map. None: no such limit."""
+    """The limits of a key or subject, in the order of ``limits.map``. None means no limit."""
 
     requests: int | None = None
     tokens: int | None = None
     at_once: int | None = None
-    """Concurrent requests at each gateway pod. All other limits apply to all gateway pods together."""
+    """Maximum number of concurrent requests at each gateway pod. All other limits apply to all gateway pods
+    together."""
     requests_day: int | None = None
     tokens_day: int | None = None
 
     @property
     def text(self) -> str:
-        """Returns the limits in the format of haproxy.cfg and limits.lua; empty if there are none."""
+        """The limits in the format of haproxy.cfg and ``limits.lua``, separated by colons; empty if there are none."""
         return ":".join(str(limit or "") for limit in self) if any(self) else ""
 
     @property
@@ -55,16 +57,16 @@ class Limits(NamedTuple):
 
 
 class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The rights of a key or subject. Omitted fields set no limit."""
+    """The rights of a key or subject. An omitted field sets no limit."""
 
     owner: Name = ""
-    """Owner of the key in the metric ``slipway_gateway_key_info``."""
+    """Owner of the key, which the metric ``slipway_gateway_key_info`` shows."""
     models: tuple[Name, ...] = ()
-    """IDs of the models that it may use. ``namespace/*`` means all models of a namespace."""
+    """IDs of the models that the key may use. ``namespace/*`` means all models of a namespace."""
     selector: Annotated[str, msgspec.Meta(max_length=1024)] = ""
-    """Label selector of further models that it may use."""
+    """Label selector of further models that the key may use."""
     ends: dt.datetime | None = None
-    """When the rights expire. None: never."""
+    """Time at which the rights expire; None if they never do."""
     requests_per_minute: Most | None = None
     tokens_per_minute: Most | None = None
     requests_at_once: Most | None = None
@@ -73,12 +75,12 @@ class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
     @property
     def restricted(self) -> bool:
-        """Whether only some models may be used."""
+        """Whether the key may use only some models."""
         return bool(self.models or self.selector.strip())
 
     @property
     def limits(self) -> Limits:
-        """Returns the limits as a tuple."""
+        """The limits that the rights set."""
         return Limits(
             self.requests_per_minute,
             self.tokens_per_minute,
@@ -94,12 +96,14 @@ REFUSED = Rights(models=("",))
 
 
 def get_rights(rights: Mapping[str, Rights], name: str) -> Rights:
-    """Returns the rights of a key or subject. A key without an entry is unlimited; a subject without one is refused."""
+    """Return the rights of a key or subject. A key without an entry has all rights, a subject without an entry
+    none."""
     return rights.get(name, REFUSED if name.startswith(JWT) else UNLIMITED)
 
 
 def get_limits(limits: Mapping[str, Limits], holder: str) -> Limits | None:
-    """Returns the limits of a key or subject, if any. A subject without its own limits has those of all subjects."""
+    """Return the limits of a key or subject, or None if there are none. A subject without an entry has the limits of
+    the entry for all subjects."""
     own = limits.get(holder)
     return limits.get(ANY_SUBJECT) if own is None and holder.startswith(JWT) else own
 
@@ -108,7 +112,7 @@ class Keyring(NamedTuple):
     """The accepted keys and their rights."""
 
     hashes: tuple[tuple[str, str], ...] = ()
-    """Upper-case SHA-256 and name of each key."""
+    """Upper-case SHA-256 and name of each accepted key."""
     rights: Mapping[str, Rights] = {}
     """Rights by the name of the key or subject, if it has an entry."""
 
@@ -116,10 +120,10 @@ class Keyring(NamedTuple):
 def build_keyring(
     secret: Object | None, before: Keyring, now: dt.datetime, *, tokens_counted: bool
 ) -> tuple[Keyring, tuple[str, ...]]:
-    """Returns the keys of a Secret with their rights, and the problems of these.
+    """Return the keys in a Secret with their rights, and a message for each problem with the rights.
 
-    A key with unreadable rights has those of ``before``; a key that was not accepted there is refused. Expired keys are
-    omitted. ``tokens_counted``: whether the gateway counts tokens, which token limits require.
+    A key with invalid rights keeps its rights in ``before``, and is rejected if it was not accepted before. Expired
+    keys are omitted. ``tokens_counted``: whether the gateway counts tokens, which token limits require.
     """
     rights, problems = _parse_annotation(secret, tokens_counted=tokens_counted)
     key_rights, accepted = {}, []
@@ -140,9 +144,9 @@ def build_keyring(
 def _subject_rights(
     rights: Mapping[str, Rights], problems: Mapping[str, str], before: Keyring, now: dt.datetime
 ) -> dict[str, Rights]:
-    """Returns the rights of JWT subjects.
+    """Return the rights of JWT subjects, by name.
 
-    A subject with expired or unreadable rights never gets those of all subjects.
+    A subject with expired or invalid rights does not get the rights of the entry for all subjects.
     """
     subjects = {}
     for name in {*rights, *problems, *(before.rights if "" in problems else ())}:
@@ -153,7 +157,8 @@ def _subject_rights(
 
 
 def _parse_annotation(secret: Object | None, *, tokens_counted: bool) -> tuple[dict[str, Rights], dict[str, str]]:
-    """Parses the annotation. Returns rights by key, and problems by key. An empty key means the whole annotation."""
+    """Parse the annotation with the rights. Return the rights and the problems, both by the name of the key or subject.
+    An empty name is for a problem of the whole annotation."""
     text = (((secret or {}).get("metadata") or {}).get("annotations") or {}).get(RIGHTS)
     if text is None:
         return {}, {}
@@ -172,7 +177,8 @@ def _parse_annotation(secret: Object | None, *, tokens_counted: bool) -> tuple[d
 
 
 def _parse_rights(name: str, value: object, *, tokens_counted: bool) -> Rights:
-    """Parses the rights of one key or subject. Raises ValueError."""
+    """Parse the rights of one key or subject. Raise ValueError, ValidationError or InvalidSelectorError if they are
+    invalid."""
     if name.startswith(JWT) and not _SUBJECT_NAME.fullmatch(name):
         raise ValueError("not a valid subject")
     rights = msgspec.convert(value, Rights)
@@ -186,10 +192,10 @@ def _parse_rights(name: str, value: object, *, tokens_counted: bool) -> Rights:
 
 
 def hash_keys(secret: Object | None) -> tuple[tuple[str, str], ...]:
-    """Returns the upper-case SHA-256 of each value, as HAProxy's ``hex`` writes it, and the value's name in the Secret.
+    """Return the SHA-256 and the name of each API key in a Secret. The hash is upper-case hex, as in HAProxy.
 
-    Whitespace around a key is removed. Empty values, and values that are not base64, are ignored. Equal keys have the
-    first name.
+    White space around a key is removed. Empty values, and values that are not base64, are ignored. If a Secret contains
+    a key twice, the first name counts.
     """
     names: dict[str, str] = {}
     for name, value in sorted(((secret or {}).get("data") or {}).items()):
@@ -207,5 +213,5 @@ def _decode(value: object) -> bytes:
 
 
 def _map_name(name: str) -> str:
-    """Replaces characters that map files cannot contain. Kubernetes allows few of them in a Secret's keys."""
+    """Replace the characters in a name that HAProxy's map files cannot contain with underscores."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)

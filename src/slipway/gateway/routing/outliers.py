@@ -1,7 +1,8 @@
-"""Outlier detection: passes over pods that return errors or nothing while other pods of the model succeed. Pure.
+"""Outlier detection: skips pods that return errors or do not answer while other pods of the model succeed. Pure.
 
-HAProxy's own ``observe layer7`` considers each pod in isolation. A client whose requests cause status 500 could then
-disable every pod of a model. Here, a pod must differ from the other pods, which get the same kind of requests.
+HAProxy's own ``observe layer7`` considers each pod in isolation. A client whose requests cause status 500 could
+therefore disable every pod of a model. This module skips a pod only if it differs from the other pods, which get the
+same kind of requests.
 """
 
 from __future__ import annotations
@@ -13,33 +14,34 @@ from slipway.gateway.routing.balancing import server_name
 from slipway.gateway.routing.table import Backend, RoutingTable
 
 ERRORS = 5
-"""A pod is passed over after this many errors without a successful answer between them."""
+"""Number of consecutive errors after which a pod is skipped."""
 HEALTHY_SECONDS = 60.0
-"""Another pod must have answered successfully within this time."""
+"""Seconds within which another pod must have answered successfully for a pod to be skipped."""
 SILENT_SECONDS = 60.0
-"""A pod with several requests is passed over if it starts no answer for this long while others answer many."""
+"""Seconds after which a pod is skipped if it has several requests but starts no answer, while other pods answer
+many."""
 _SILENT_REQUESTS = 4
 _SILENT_RATIO = 10
-"""Required answers of each other pod, for each request of the silent pod."""
+"""Number of answers that each other pod must have given per open request of a silent pod."""
 _FIRST_SECONDS, _LONGEST_SECONDS = 30.0, 480.0
 _NEVER = float("-inf")
 _PODS_PER_OUTLIER = 3
-"""One of this many pods may be passed over. With fewer pods, also one."""
+"""Minimum number of pods per skipped pod. With fewer pods, one pod may still be skipped."""
 
 
 class Count(NamedTuple):
-    """Requests of one server since it was added to HAProxy."""
+    """The numbers of requests of one server since it was added to HAProxy."""
 
     good: int
     """Requests answered with a status below 500."""
     bad: int
-    """Requests answered with another status, or not answered although the server accepted the connection."""
+    """Requests answered with status 500 or higher, or not answered although the server accepted the connection."""
     active: int
     """Requests in flight."""
 
 
 class Verdict(NamedTuple):
-    """A server that is now passed over, and for how long."""
+    """A server to skip, the number of seconds to skip it, and the reason."""
 
     backend: str
     server: str
@@ -48,7 +50,7 @@ class Verdict(NamedTuple):
 
 
 class _Record:
-    """The history of one server."""
+    """The history of the answers of one server."""
 
     def __init__(self, count: Count) -> None:
         self.count = count
@@ -56,43 +58,43 @@ class _Record:
         self.last_good = _NEVER
         self.silent_since: float | None = None
         self.answered_then = 0
-        """Number of answers of all servers when this one became silent."""
+        """Number of answers of all servers at the time when this server became silent."""
         self.until = _NEVER
         self.readmitted_at = _NEVER
-        """When it was last readmitted."""
+        """Time at which the server was last readmitted, in seconds."""
         self.seconds = 0.0
 
     @property
     def is_passed_over(self) -> bool:
-        """Whether the server is passed over."""
+        """Whether the server is skipped at present."""
         return self.until > _NEVER
 
     def is_remembered(self, now: float) -> bool:
-        """Whether to keep the record while HAProxy has no such server.
+        """Whether to keep the record while HAProxy does not have the server.
 
-        It is also kept for some time after readmission, because HAProxy adds the server only some time later.
+        The record is also kept for some time after readmission, because HAProxy adds the server only later.
         """
         return self.is_passed_over or now - self.readmitted_at <= _LONGEST_SECONDS
 
 
 class Outliers:
-    """Tracks the servers of models with several servers."""
+    """The histories of the servers of models with several servers."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[str, _Record]] = {}
         self._answered: dict[str, int] = {}
 
     def observe(self, now: float, counts: Mapping[str, Mapping[str, Count]]) -> list[Verdict]:
-        """Processes new counts by backend and server. Returns the servers that are now passed over.
+        """Process new counts by backend name and server name. Return the servers that are skipped from now on.
 
-        Backends without changes may be omitted. ``now``: time in seconds.
+        Backends without changes may be omitted. ``now`` is a time in seconds.
         """
         return [verdict for backend, servers in counts.items() for verdict in self._judge(now, backend, servers)]
 
     def expire(self, now: float) -> bool:
-        """Readmits servers whose time is over.
+        """Readmit servers that have been skipped long enough. Return whether there were any.
 
-        Returns whether there were any. A single error passes them over again.
+        After a single further error, a readmitted server is skipped again.
         """
         expired = [
             one
@@ -105,7 +107,7 @@ class Outliers:
         return bool(expired)
 
     def filter(self, table: RoutingTable) -> RoutingTable:
-        """Returns the table without endpoints that are passed over. Forgets removed backends and endpoints."""
+        """Return the table without skipped endpoints. Forget removed backends and endpoints."""
         for removed in self._records.keys() - table.backends.keys():
             del self._records[removed]
             self._answered.pop(removed, None)
@@ -116,7 +118,7 @@ class Outliers:
         )
 
     def count_passed_over(self) -> dict[str, int]:
-        """Returns the number of servers that are passed over, for each backend that has any."""
+        """Return the number of skipped servers, by backend name. Omit backends without skipped servers."""
         counts = {name: sum(one.is_passed_over for one in records.values()) for name, records in self._records.items()}
         return {name: number for name, number in counts.items() if number}
 
@@ -175,7 +177,7 @@ class Outliers:
             record.silent_since, record.answered_then = now, self._answered[backend]
 
     def _find_fault(self, now: float, backend: str, record: _Record, healthy: int) -> str:
-        """Returns why to pass over a server; empty if it works."""
+        """Return the reason to skip a server; empty if the server works."""
         if record.errors >= ERRORS:
             return f"its last {record.errors} responses were errors"
         if record.silent_since is None or now - record.silent_since < SILENT_SECONDS:

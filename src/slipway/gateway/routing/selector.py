@@ -1,6 +1,6 @@
-"""The header with which clients select models by labels. Pure.
+"""The header with which clients select models by their labels. Pure.
 
-The control process filters the model list. ``labels.lua`` applies the same rules to requests for a model.
+The control process applies the selector to the model list, and ``labels.lua`` to requests for a model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ HEADER = "X-Label-Selector"
 
 
 def label_text(labels: Mapping[str, str]) -> str:
-    """Returns the labels in the format of HAProxy's map, sorted. Invalid labels are omitted."""
+    """Return labels in the format of ``labels.map``: ``key=value`` pairs, sorted and separated by commas. Omit
+    invalid labels."""
     return ",".join(
         f"{key}={value}" for key, value in sorted(labels.items()) if KEY.fullmatch(key) and VALUE.fullmatch(value)
     )

@@ -1,8 +1,8 @@
-"""The routing table: the model IDs and the endpoints that answer for each.
+"""The routing table: model IDs, and the endpoints that answer requests for each ID.
 
-Services and EndpointSlices in, table and faults out. Each backend is one Service; several IDs may lead to it. Each
-version of a Service or slice is parsed once, so the cost of hostile input is bounded by its size. An object that cannot
-be parsed affects only its own Service.
+This module builds the table from Services and EndpointSlices, and reports faults in them. Each backend is one Service,
+to which several IDs may lead. Each version of a Service or slice is parsed only once, so the size of hostile input
+limits its cost. An object that cannot be parsed affects only its own Service.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from slipway.serving.status.unready import Unready, parse_unready
 log = logging.getLogger(__name__)
 
 SERVICE_NAME = "kubernetes.io/service-name"
-"""Label of an EndpointSlice with the name of its Service."""
+"""Label of an EndpointSlice that contains the name of the Service."""
 MOST_ENDPOINTS = 1000
-"""Maximum number of a Service's endpoints that are used."""
+"""Maximum number of endpoints of a Service. Further endpoints are ignored."""
 MOST_OF_NAMESPACE = 1 << 20
-"""Maximum characters of one namespace in the table, as ``_weight`` counts them: about 2,000 models with one ID."""
+"""Maximum number of characters of one namespace in the table, as ``_weight`` counts them. It is enough for about 2,000
+models with one ID."""
 FOREIGN_IGNORED = "endpoints that are not pods in its namespace are ignored, unless foreignEndpoints allows them"
 _ID_WEIGHT = 128
-"""Characters that an ID costs in addition to its text: its entries in maps and the fixed part of its card."""
+"""Number of characters for an ID in addition to its text: its entries in maps, and the fixed part of its card."""
 
 
 class Backend(NamedTuple):
-    """One Service and the addresses (``host:port``, IPv6 in brackets) of its ready endpoints, sorted."""
+    """A Service, and the sorted addresses of its ready endpoints: ``host:port``, with IPv6 hosts in brackets."""
 
     namespace: str
     service: str
@@ -41,20 +42,20 @@ class Backend(NamedTuple):
     route: Route = Route()
     """The route in the Service's annotation."""
     unready: Unready | None = None
-    """Why it has no endpoint, as the controller reports it."""
+    """Reason why the Service has no endpoint, as the controller reports it; None if there is no report."""
 
     @property
     def name(self) -> str:
-        """Returns the backend's name in HAProxy. Neither part can contain a colon."""
+        """Name of the backend in HAProxy: ``namespace:service``. Neither part can contain a colon."""
         return f"{self.namespace}:{self.service}"
 
     def target(self, target: Target) -> str:
-        """Returns the name of a target's backend."""
+        """Return the name of the backend to which a target of the route leads."""
         return f"{self.namespace}:{target.service or self.service}"
 
 
 class Card(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A model in ``/v1/models``: OpenAI's four fields, then the gateway's own."""
+    """A model in the answer of ``/v1/models``, with OpenAI's four fields and the gateway's own fields."""
 
     id: str
     created: int
@@ -66,7 +67,8 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: Mapping[str, str] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields in the order of OpenAI's documentation. ``source`` is omitted if it is unknown."""
+        """Return the card as a JSON object, with the fields in the order of OpenAI's documentation. Omit ``source``
+        if it is unknown."""
         card: dict[str, Any] = {
             "id": self.id,
             "object": self.object,
@@ -79,43 +81,43 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RoutingTable(NamedTuple):
-    """The input of the data plane and the model list."""
+    """The routing table, from which HAProxy's configuration and the model list are derived."""
 
     backends: Mapping[str, Backend]
-    """Backends by name."""
+    """Backend name -> backend."""
     models: Mapping[str, str]
-    """Backend name of each ID that requests may contain."""
+    """Model ID in requests -> backend name."""
     cards: Mapping[str, Card]
-    """Card of each ID that requests may contain."""
+    """Model ID in requests -> card in the model list."""
     listed: tuple[str, ...]
-    """IDs in the model list: every public ID, and ``namespace/name`` of each Service without a public ID."""
+    """IDs in the model list: all public IDs, and ``namespace/name`` for each Service without a public ID."""
     aliases: frozenset[str] = frozenset()
-    """IDs that are only an alias of their Service."""
+    """IDs that are only aliases of a Service."""
     refused: Mapping[str, str] = {}
-    """IDs of refused models, which have no backend, and the reason of each."""
+    """ID of a rejected model, which has no backend -> reason of the rejection."""
 
 
 EMPTY = RoutingTable({}, {}, {}, ())
 
 
 class Snapshot(NamedTuple):
-    """The state of a source at one moment."""
+    """The routing table, API keys and gateways of a source at one point in time."""
 
     table: RoutingTable
     keys: tuple[tuple[str, str], ...] = ()
     """Upper-case SHA-256 of each API key, and the key's name."""
     rights: Mapping[str, Rights] = {}
-    """Rights by name of the key, if it has an entry."""
+    """Rights by the name of the key or subject, if it has an entry."""
     gateways: Mapping[str, bool] = {}
-    """``host:port`` of each gateway pod's exchange, and whether the pod is Ready."""
+    """``host:port`` of a gateway pod's exchange -> whether the pod is Ready."""
 
 
 Publish = Callable[[Snapshot], None]
-"""Receives each new snapshot of a source."""
+"""A function that gets each new snapshot of a source."""
 
 
 class Fault(NamedTuple):
-    """The problems of a Service that cannot be served as its route requires."""
+    """The problems of a Service that the gateway cannot serve as its route requires."""
 
     namespace: str
     service: str
@@ -123,23 +125,24 @@ class Fault(NamedTuple):
 
 
 class _Slice(NamedTuple):
-    """The content of an EndpointSlice."""
+    """The parsed content of an EndpointSlice."""
 
     owner: tuple[str, str]
     family: str
     ports: Mapping[str, int]
-    """Port numbers by name."""
+    """Port name -> port number."""
     hosts: tuple[str, ...]
-    """Addresses that accept new requests."""
+    """Addresses of the endpoints that accept new requests."""
     has_foreign: bool
-    """Whether further addresses are ignored because they are not pods in the namespace."""
+    """Whether the slice has further endpoints, which are ignored because they are not pods in the namespace."""
 
 
 class TableBuilder:
-    """Builds tables and caches parsed objects, so that a change of one Service or slice parses only that one."""
+    """A builder of routing tables that caches parsed objects. After a change of one object, it parses only that
+    object."""
 
     def __init__(self, *, foreign_endpoints: bool = False) -> None:
-        """``foreign_endpoints``: whether to use endpoints that are not pods in their Service's namespace."""
+        """``foreign_endpoints``: whether to use endpoints that are not pods in the namespace of their Service."""
         self._foreign = foreign_endpoints
         self._routes = Routes()
         self._parsed_slices: dict[str, tuple[str, _Slice | None]] = {}
@@ -147,7 +150,7 @@ class TableBuilder:
     def build(
         self, services: Iterable[Object], slices: Iterable[Object], rules: Rules = DEFAULT
     ) -> tuple[RoutingTable, tuple[Fault, ...]]:
-        """Returns the table for these Services, and the faults. EndpointSlices of other Services are ignored."""
+        """Return the table for ``services``, and their faults. Ignore EndpointSlices of other Services."""
         faults: dict[tuple[str, str], list[str]] = {}
         services = list(services)
         routed = _limit_namespaces(self._parse_services(services, rules, faults), faults)
@@ -210,7 +213,7 @@ class TableBuilder:
 def build(
     services: Iterable[Object], slices: Iterable[Object], rules: Rules = DEFAULT, *, foreign_endpoints: bool = False
 ) -> tuple[RoutingTable, tuple[Fault, ...]]:
-    """Returns a single table and its faults. TableBuilder builds a series of tables faster."""
+    """Return a single table and its faults. ``TableBuilder`` is faster for a series of tables."""
     return TableBuilder(foreign_endpoints=foreign_endpoints).build(services, slices, rules)
 
 
@@ -228,7 +231,7 @@ def _check_targets(backends: Mapping[str, Backend], faults: dict[tuple[str, str]
 
 
 def _weight(service: RoutedService) -> int:
-    """Returns the characters that a Service costs in the table and the model list."""
+    """Return the approximate number of characters of a Service in the table and in the model list."""
     route = service.route
     card = _ID_WEIGHT + len(service.namespace) + len(route.owned_by) + len(route.source) + sum(map(len, route.features))
     ids = (*route.models, *route.aliases, service.qualified)
@@ -237,7 +240,8 @@ def _weight(service: RoutedService) -> int:
 
 
 def _limit_namespaces(routed: Iterable[RoutedService], faults: dict[tuple[str, str], list[str]]) -> list[RoutedService]:
-    """Returns the Services that fit in the limit of their namespace, oldest first, so that a new one displaces none."""
+    """Return the Services that fit in the limit of their namespace, oldest first, so that a new Service displaces no
+    older Service. Add a fault for each omitted Service."""
     used: dict[str, int] = {}
     accepted = []
     for service in by_age(routed):
@@ -252,7 +256,7 @@ def _limit_namespaces(routed: Iterable[RoutedService], faults: dict[tuple[str, s
 
 
 def find_lost_ids(table: RoutingTable) -> list[Fault]:
-    """Returns a fault for each ID of a Service that an older Service has."""
+    """Return a fault for each model ID of a Service that already belongs to an older Service."""
     faults = []
     for backend in table.backends.values():
         for model in () if backend.route.internal else backend.route.models:
@@ -291,7 +295,8 @@ def _build_table(
 
 
 def _refused_models(aged: Sequence[RoutedService], answering: Container[str]) -> dict[str, str]:
-    """Returns the reason of the oldest refusal for each ID that no Service has. IDs of other namespaces are omitted."""
+    """Return the reason of the oldest rejection for each rejected model ID that no Service has. Omit IDs of other
+    namespaces."""
     reasons: dict[str, str] = {}
     for service in aged:
         refusal = service.route.refusal
@@ -305,7 +310,7 @@ def _refused_models(aged: Sequence[RoutedService], answering: Container[str]) ->
 
 
 def _parse_slice(obj: Object, *, foreign: bool) -> _Slice | None:
-    """Parses an EndpointSlice; None if it cannot be used."""
+    """Parse an EndpointSlice. Return None if it is invalid or of an unsupported address type."""
     try:
         metadata = obj["metadata"]
         namespace, family = metadata["namespace"], obj.get("addressType", "IPv4")
@@ -316,7 +321,7 @@ def _parse_slice(obj: Object, *, foreign: bool) -> _Slice | None:
                 ports.setdefault(port.get("name") or "", port["port"])
         ready = [endpoint for endpoint in obj.get("endpoints") or () if _takes_requests(endpoint)]
         used = ready if foreign else [endpoint for endpoint in ready if _is_pod(endpoint, namespace)]
-        # All addresses of an endpoint belong to the same pod. The API tells consumers to use the first.
+        # All addresses of an endpoint belong to the same pod. Kubernetes specifies that clients use the first.
         hosts = tuple({endpoint["addresses"][0] for endpoint in used})
         return _Slice(owner, family, ports, hosts, len(used) < len(ready)) if family in ("IPv4", "IPv6") else None
     except Exception as error:  # noqa: BLE001 - a broken slice must not affect other Services
@@ -327,19 +332,22 @@ def _parse_slice(obj: Object, *, foreign: bool) -> _Slice | None:
 
 
 def _takes_requests(endpoint: Object) -> bool:
-    """Whether an endpoint is ready and not terminating. The API tells consumers to treat unknown as ready."""
+    """Whether an endpoint is ready and not terminating. An unknown readiness means ready, as the Kubernetes API
+    specifies."""
     conditions = endpoint.get("conditions") or {}
     return conditions.get("ready", True) is not False and not conditions.get("terminating")
 
 
 def _is_pod(endpoint: Object, namespace: str) -> bool:
-    """Whether the endpoint refers to a pod in this namespace, as Kubernetes writes it for a Service's own pods."""
+    """Whether an endpoint refers to a pod in ``namespace``. Kubernetes writes such endpoints for a Service with a
+    selector."""
     target = endpoint.get("targetRef") or {}
     return target.get("kind") == "Pod" and target.get("namespace", namespace) == namespace
 
 
 def _addresses(pieces: Iterable[_Slice], port: str) -> tuple[str, ...]:
-    """Returns the addresses of a Service's endpoints, sorted. IPv4 if it has both families."""
+    """Return the sorted addresses, ``host:port``, of a Service's endpoints at the named port. If there are addresses
+    of both IP families, return only IPv4."""
     families: dict[str, set[str]] = {"IPv4": set(), "IPv6": set()}
     for piece in pieces:
         number = piece.ports.get(port)

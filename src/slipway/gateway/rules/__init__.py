@@ -1,1 +1,1 @@
-"""Parts of haproxy.cfg, one subject per module. Pure."""
+"""Parts of haproxy.cfg, with one module per subject. Pure."""

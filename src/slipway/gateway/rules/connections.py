@@ -1,8 +1,8 @@
 """Connection limits for clients, and for requests that pass HAProxy a second time. Pure.
 
-Some requests take a hop: a backend sends them to an internal frontend, where HAProxy counts them as connections again.
-Each internal frontend has a separate limit, so neither clients nor requests in other hops can exhaust it. A single
-client address can use at most seven eighths of each limit and of HAProxy's buffers.
+Some requests take a hop: a backend sends a request to an internal frontend, where HAProxy counts it as a connection
+again. Each internal frontend has a separate limit, which neither clients nor requests in other hops can exhaust. A
+single client address can use at most seven eighths of each limit and of HAProxy's buffers.
 """
 
 from __future__ import annotations
@@ -11,69 +11,72 @@ from slipway.gateway import errors, memory
 from slipway.gateway.settings import LEAST_CONNECTIONS, InvalidSettingsError, Settings
 
 ADDRESSES = "addresses"
-"""Stick table that counts all users of buffers by address: client connections, HTTP/2 requests, requests in hops."""
+"""Name of the stick table that counts, by client address, everything that uses buffers: client connections, HTTP/2
+requests, and requests in hops."""
 HOPS = "hops"
-"""Stick table that counts the requests of each client address in all hops."""
+"""Name of the stick table that counts the requests in all hops, by client address."""
 WAITS = "waits"
-"""Stick table that counts the requests of each client address that wait for another server because theirs died."""
+"""Name of the stick table that counts, by client address, the requests that wait for another server because their
+server died."""
 _EVERY_ADDRESS = "::"
-"""Entry of ``WAITS`` that counts all addresses together."""
+"""Key of the entry in ``WAITS`` that counts the requests of all addresses in total."""
 SLOTS = 7
-"""Number of stick counters. 0 to 3 belong to backends, addresses, bodies and keys."""
+"""Number of HAProxy's stick counters. Counters 0 to 3 belong to backends, addresses, bodies and keys."""
 _STREAM, _ALL_CONNECTIONS, _ALL_STREAMS = 4, 5, 6
 _ALL_CLIENTS = "ff00::"
-"""Entry of ``ADDRESSES`` that counts all addresses together. No client has this address."""
+"""Key of the entry in ``ADDRESSES`` that counts all addresses in total. No client can have this address."""
 _FRONTENDS = 4
 _HOP_DIVISOR = 4
-"""The limit of each hop is the limit of clients divided by this."""
+"""Divisor for the limit of each hop: the client limit divided by this number."""
 TRIES = "x-slipway-tries"
-"""Header with the number of waits of a request because its server died."""
+"""Header with the number of times that a request waited because its server died."""
 REFUSED = 498
-"""Status that replaces 429 on its way to the backend ``turns``, which would retry a 429 with the next target. Engines
-do not use this status."""
+"""Status that a hop returns to the backend ``turns`` instead of 429, which ``turns`` would retry with the next target.
+Engines do not use this status."""
 _BUFFERS = 2
-"""Buffers that a request holds if its client does not read the answer. Each hop needs the same number. Measured."""
+"""Number of buffers that a request holds in HAProxy, and in each hop, if the client does not read the answer.
+Measured."""
 _OTHER_FILES = 1000
-"""Open files for everything else: listeners, checks, maps."""
+"""Number of open files that HAProxy needs besides connections: for listeners, health checks and maps."""
 _FILES = 2
-"""Open files of each connection: one on either side."""
+"""Number of open files per connection: one for the client and one for the server."""
 
 
 def client_limit(settings: Settings) -> int:
-    """Returns the limit of concurrent client connections."""
+    """Return the maximum number of concurrent client connections."""
     return memory.max_connections(
         settings.max_connections, settings.threads, settings.max_body_bytes, settings.memory_bytes
     )
 
 
 def address_limit(settings: Settings) -> int:
-    """Returns the limit of connections and HTTP/2 requests of one client address.
+    """Return the maximum number of concurrent connections and HTTP/2 requests of one client address.
 
-    If buffers are scarce, it also includes the address's requests in hops.
+    If buffers are scarce, requests of the address in hops also count.
     """
     share = _share(settings, client_limit(settings))
     return min(share, _buffer_share(settings)) if _buffers_are_scarce(settings) else share
 
 
 def stream_limit(settings: Settings) -> int:
-    """Returns the number of connections and HTTP/2 requests above which HAProxy refuses HTTP/2 requests."""
+    """Return the number of connections and HTTP/2 requests above which HAProxy rejects HTTP/2 requests."""
     return max(1, client_limit(settings) * 7 // 8)
 
 
 def hop_limit(settings: Settings) -> int:
-    """Returns the limit of concurrent requests in one hop."""
+    """Return the maximum number of concurrent requests in one hop."""
     return max(1, client_limit(settings) // _HOP_DIVISOR)
 
 
 def total_connections(settings: Settings) -> int:
-    """Returns the number of connections that HAProxy counts if every frontend is full."""
+    """Return the number of connections that HAProxy counts when all frontends are full."""
     return client_limit(settings) + _FRONTENDS * hop_limit(settings)
 
 
 def limit_by_open_files(most: int, files: int) -> int:
-    """Returns ``most``, or the number of clients that ``files`` open files allow if that is less.
+    """Return the maximum number of clients: ``most``, or fewer if the limit of ``files`` open files requires it.
 
-    Raises InvalidSettingsError if that is too few.
+    Raise InvalidSettingsError if the limit allows fewer than ``LEAST_CONNECTIONS`` clients.
     """
     files_of_clients = _FILES * (_HOP_DIVISOR + _FRONTENDS)
     allowed = (files - _OTHER_FILES) * _HOP_DIVISOR // files_of_clients
@@ -87,10 +90,10 @@ def limit_by_open_files(most: int, files: int) -> int:
 
 
 def track_connections(settings: Settings) -> str:
-    """Returns the public frontend's rules that count connections and reject those above a limit.
+    """Return the rules of the public frontend that count connections, and reject connections above a limit.
 
-    If set, each client address has a limit, except trusted proxies. If memory is limited, there is also a limit for all
-    addresses together.
+    The settings may limit the connections of each client address, except for trusted proxies. If memory is limited, the
+    total number of connections is also limited.
     """
     rules = []
     if settings.trusted_proxies:
@@ -108,11 +111,12 @@ def track_connections(settings: Settings) -> str:
 
 
 def track_streams(settings: Settings) -> str:
-    """Returns the public frontend's rules that count and refuse HTTP/2 requests. They need txn.kind and txn.id.
+    """Return the rules of the public frontend that count HTTP/2 requests, and reject requests above a limit. The rules
+    need ``txn.kind`` and ``txn.id``.
 
-    HTTP/2 requests count as connections, because each may hold buffers, and many of them share a connection. They are
-    limited for each address, and if memory is limited, also for all addresses together. This second limit leaves an
-    eighth of the connections, which HAProxy can only accept or close, to new ones such as probes.
+    HTTP/2 requests count as connections, because many requests share a connection and each may hold buffers. They are
+    limited for each address. If memory is limited, their total number is also limited. The limit of the total leaves an
+    eighth of all connections to new connections, for example of probes.
     """
     tracked, refused = [], []
     if settings.max_connections_per_address:
@@ -133,9 +137,10 @@ def _is_above(limit: int, counter: int) -> str:
 
 
 def hop_listener(settings: Settings, socket: str) -> str:
-    """Returns the first lines of a hop's frontend. The PROXY protocol passes the client's address.
+    """Return the first lines of a hop's frontend, which gets the client's address by the PROXY protocol.
 
-    Requests above the limit wait in the backlog. Its default length is the limit, and HAProxy would refuse the rest.
+    Requests above the hop's limit wait in the backlog. By default, the backlog is as long as the limit, and HAProxy
+    would reject further requests.
     """
     lines = f"""\
     bind unix@{settings.run_directory}/{socket} mode 600 accept-proxy
@@ -150,18 +155,19 @@ def hop_listener(settings: Settings, socket: str) -> str:
 
 
 def hop_server(run: str, socket: str) -> str:
-    """Returns the address and options of the server that leads to a hop.
+    """Return the address and options of the server that leads to a hop.
 
-    HAProxy reuses such connections for the same client port only. Idle ones would count as requests, with little gain.
+    The options close idle connections. HAProxy could reuse them only for the same client port, but would count them as
+    requests.
     """
     return f"unix@{run}/{socket} pool-max-conn 0 send-proxy-v2"
 
 
 def refuse_crowded(settings: Settings, acl: str | None = None) -> str:
-    """Returns a hop's rules that refuse requests of an address with too many requests, before their body is read.
+    """Return a hop's rules that reject requests of an address with too many requests, before their body is read.
 
-    The errors need txn.kind and txn.id. ``turned``: condition of requests from the backend ``turns``. Empty: all
-    requests come from it; None: none does.
+    The rules need ``txn.kind`` and ``txn.id``. ``acl`` is the condition that a request comes from the backend
+    ``turns``. It is empty if all requests come from there, and None if no request does.
     """
     if not settings.max_connections_per_address:
         return "    # Requests of an address are not limited here."
@@ -178,9 +184,10 @@ def refuse_crowded(settings: Settings, acl: str | None = None) -> str:
 
 
 def refuse_waits(settings: Settings, most: int) -> str:
-    """Returns the rules that refuse a first wait if ``most`` such requests wait, or the address has used its share.
+    """Return the rules that reject a request that would wait for the first time, if ``most`` other requests already
+    wait for the first time, or the client address has used its share of them.
 
-    Requests that have waited before are not counted.
+    Requests that have waited before are neither counted nor rejected.
     """
     first = f"!{{ req.fhdr({TRIES}) -m found }}"
     unreachable = errors.return_rule(errors.UNREACHABLE)
@@ -197,7 +204,7 @@ def refuse_waits(settings: Settings, most: int) -> str:
 
 
 def tables() -> str:
-    """Returns the sections with the stick tables."""
+    """Return the sections of haproxy.cfg with the stick tables ``ADDRESSES``, ``HOPS`` and ``WAITS``."""
     return "\n\n".join(
         f"backend {name} from base\n    stick-table type ipv6 size 100k expire 10s store conn_cur"
         for name in (ADDRESSES, HOPS, WAITS)
@@ -205,13 +212,13 @@ def tables() -> str:
 
 
 def _buffers_are_scarce(settings: Settings) -> bool:
-    """Whether one client address could hold too many buffers within the limits of connections and hops."""
+    """Whether one client address could use too many buffers without exceeding the limits of connections and hops."""
     shares = _share(settings, client_limit(settings)) + _share(settings, hop_limit(settings))
     return bool(settings.memory_bytes) and _buffer_share(settings) < shares
 
 
 def _buffer_share(settings: Settings) -> int:
-    """Returns how many requests of one client address, even a slow one, leave an eighth of the buffers to others."""
+    """Return the number of requests of one slow client address that together use seven eighths of the buffers."""
     buffers = memory.max_buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
     return buffers * 7 // 8 // _BUFFERS
 

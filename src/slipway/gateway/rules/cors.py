@@ -1,8 +1,8 @@
-"""Rules for CORS: whether pages of other origins may read answers in a browser. Pure.
+"""Rules for CORS, which decides whether pages of other origins may read answers in a browser. Pure.
 
-Only the configured origins are allowed. Pages send keys in headers, so no answer allows credentials, which would let a
-page use what the browser has stored. CORS headers of engines are removed, because engines must not allow origins.
-Without configured origins there are no rules and no cost.
+Only the configured origins are allowed. Pages send keys in headers, so no answer allows credentials that the browser
+has stored. The rules remove CORS headers of engines, because engines must not allow origins. Without configured
+origins, there are no rules and no cost.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from slipway.gateway.settings import Settings
 
 ORIGIN = "txn.origin"
-"""Variable with the request's origin if it is allowed."""
+"""HAProxy variable with the origin of the request; unset unless the origin is allowed."""
 _EXPOSED = (
     "retry-after",
     "x-request-id",
@@ -20,11 +20,12 @@ _EXPOSED = (
     "x-ratelimit-remaining-tokens",
 )
 _SECONDS = 600
-"""How long a browser may cache the answer to a preflight request."""
+"""Seconds for which a browser may cache the answer to a preflight request."""
 
 
 def rules(settings: Settings) -> tuple[str, ...]:
-    """Returns the public frontend's rules. They precede the check of keys, because preflight requests have none."""
+    """Return the CORS rules of the public frontend. They must precede the check of API keys, because preflight
+    requests contain no key."""
     if not settings.cors_origins:
         return ()
     from_page = f"{{ var({ORIGIN}) -m found }}"

@@ -1,9 +1,9 @@
 """The fallback server of each backend, for requests whose server died before it began to answer. Pure.
 
-If a connection to a server fails, HAProxy sends it no requests until it accepts connections again, which HAProxy checks
-twice a second. If it was the last server of its backend, requests go to the fallback server. It leads back to HAProxy,
-to a frontend in which requests wait as if the model had no server. Other requests do not pay for it. The PROXY protocol
-passes the name of the backend, and the client's address and port.
+After a failed connection, HAProxy sends no requests to the server until the server accepts connections again, which
+HAProxy checks twice a second. If the last server of a backend fails, requests go to the fallback server. The fallback
+server leads back to HAProxy, to a frontend in which requests wait as if the model had no server. It costs other
+requests nothing. The PROXY protocol passes the name of the backend, and the address and port of the client.
 """
 
 from __future__ import annotations
@@ -13,29 +13,32 @@ from slipway.gateway.rules import connections
 from slipway.gateway.settings import Settings
 
 NAME = "unanswered"
-"""Name of the server in each backend, and of the frontend to which it leads."""
+"""Name of the fallback server in each backend, and of the frontend to which it leads."""
 _SOCKET = f"{NAME}.sock"
 CHECK = "check inter 60s fastinter 500ms downinter 500ms fall 1 rise 1 observe layer4 error-limit 1 on-error mark-down"
-"""Options of a server that gets no requests after a failed connection, until it accepts connections again."""
+"""Options of a server. HAProxy stops sending requests to it after a failed connection, until it accepts connections
+again."""
 SUCCESSOR = f"{NAME}_successor"
 _TLV = "0xE1"
 NEXT = "x-slipway-turn"
-"""Header of requests that another target may answer (see targets.py). They do not wait here."""
+"""Header of requests that another target may answer (see ``targets.py``). These requests do not wait."""
 _TRIES = connections.TRIES
-"""Header that limits the waits of a request, because the request itself may crash its servers."""
+"""Header that counts the waits of a request. They are limited, because the request itself may crash its servers."""
 _VISITS = 3
-"""Connections that one request may need here: two waits, and one for the error."""
+"""Maximum number of connections to this frontend for one request: two waits, and one for the error."""
 
 
 def server(run: str, backend: str = "%[be_name]") -> str:
-    """Returns the server's address and options, for the configuration file and the command socket."""
+    """Return the address and options of the fallback server. ``backend`` is the name that it passes, or a format for
+    it."""
     return f"{connections.hop_server(run, _SOCKET)} set-proxy-v2-tlv-fmt({_TLV}) {backend}"
 
 
 def sections(settings: Settings, after_hold: str, last_rules: str) -> str:
-    """Returns the sections of the frontend and of the successor.
+    """Return the sections with the frontend for waiting requests, and the backend for a process that replaces this
+    one.
 
-    ``after_hold``: rules after a wait; ``last_rules``: rules for every request to a model.
+    ``after_hold`` are the rules after a wait, and ``last_rules`` those for every request to a model.
     """
     run = settings.run_directory
     return f"""\

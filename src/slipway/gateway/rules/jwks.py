@@ -1,7 +1,8 @@
-"""Public keys of a JWT issuer: reads a JWKS (RFC 7517) and writes certificates with which HAProxy verifies signatures.
+"""Public keys of a JWT issuer: parses a JWKS (RFC 7517), and builds certificates with which HAProxy verifies
+signatures.
 
-At run time, HAProxy loads new public keys from certificates only. Each key therefore gets a certificate, whose own
-signature has no meaning. The file name is a hash of its content, so a file never changes.
+At run time, HAProxy can load new public keys only from certificates. Each key therefore gets a certificate, whose own
+signature has no meaning. The name of a certificate's file is a hash of its content, so a file never changes.
 
 The key, not the token, determines the algorithm of a signature. A public key is therefore never used as an HMAC secret.
 """
@@ -24,17 +25,17 @@ from cryptography.x509.oid import NameOID
 from slipway.decoding import DecodingError, decode_json
 
 MOST_BYTES = 256 << 10
-"""Largest JWKS in bytes."""
+"""Maximum size of a JWKS in bytes."""
 MOST_KEYS = 32
-"""Number of keys in a JWKS that are used. Further ones are ignored."""
+"""Maximum number of keys in a JWKS. Further keys are ignored."""
 RS256, ES256 = "RS256", "ES256"
 FOLDER = "jwt"
-"""Directory of the certificates in the shared directory."""
+"""Name of the directory with the certificates, below the shared directory."""
 MAP = "jwt.map"
 SHOW_CERTIFICATES = "show ssl jwt"
 """HAProxy's command that lists the loaded certificates."""
 _ANONYMOUS = "-"
-"""Entry of the map for tokens without a key ID."""
+"""Key of the map entry for tokens without a key ID."""
 _RSA_BITS = range(2048, 4097)
 _MOST_EXPONENT = 1 << 32
 _SIGNER = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -46,23 +47,23 @@ class VerificationKey(NamedTuple):
     """A public key that verifies signatures."""
 
     kid: str
-    """Key ID in tokens. Empty: the key has none."""
+    """Key ID with which tokens refer to the key; empty if the key has no ID."""
     algorithm: str
     certificate: str
-    """Certificate with the key, as PEM."""
+    """Certificate in PEM format that contains the key."""
 
     @property
     def file(self) -> str:
-        """Returns the path of the certificate below the shared directory."""
+        """Path of the certificate's file below the shared directory."""
         return f"{FOLDER}/{hashlib.sha256(self.certificate.encode()).hexdigest()[:32]}.pem"
 
 
 class JwksError(ValueError):
-    """A JWKS has no usable key. The message contains the reason."""
+    """A JWKS is invalid or has no usable key. The message has the reason."""
 
 
 class UnusableKeyError(ValueError):
-    """A key is not usable. The message contains the reason."""
+    """A key in a JWKS is not usable. The message has the reason."""
 
 
 class _Jwk(msgspec.Struct, frozen=True):
@@ -84,9 +85,9 @@ class _Jwks(msgspec.Struct, frozen=True):
 
 
 def parse_jwks(text: bytes, algorithms: Collection[str]) -> tuple[tuple[VerificationKey, ...], tuple[str, ...]]:
-    """Returns the usable keys of a JWKS, and the reasons why others are ignored.
+    """Return the usable keys in a JWKS, and a message for each ignored key.
 
-    Raises JwksError if no key is usable.
+    Raise JwksError if the JWKS is invalid or no key is usable.
     """
     try:
         entries = decode_json(text, _Jwks, most=MOST_BYTES).keys
@@ -108,21 +109,23 @@ def parse_jwks(text: bytes, algorithms: Collection[str]) -> tuple[tuple[Verifica
 
 
 def map_entries(run_directory: str, keys: Iterable[VerificationKey]) -> dict[str, str]:
-    """Returns ``ALGORITHM:PATH`` of each key, by the upper-case SHA-256 of its ``kid``.
+    """Return the map from key IDs to keys. A key ID is the upper-case SHA-256 of a ``kid``, and a key is
+    ``ALGORITHM:PATH``.
 
-    If there is only one key, it also verifies tokens without a key ID. With several keys, such tokens are ambiguous.
+    If there is only one key, the map also has an entry for tokens without a key ID. With several keys, such tokens are
+    ambiguous and rejected.
     """
     entries = {_digest(key.kid): f"{key.algorithm}:{run_directory}/{key.file}" for key in keys}
     return entries | dict.fromkeys((_ANONYMOUS,), *entries.values()) if len(entries) == 1 else entries
 
 
 def parse_loaded(answer: str) -> list[str]:
-    """Parses the answer to SHOW_CERTIFICATES: paths of the loaded certificates."""
+    """Return the paths of the loaded certificates, from HAProxy's answer to ``SHOW_CERTIFICATES``."""
     return [line for line in answer.splitlines() if line and not line.startswith("#")]
 
 
 def delete_unused(directory: Path, keys: Iterable[VerificationKey]) -> None:
-    """Deletes the certificate files of all keys but these."""
+    """Delete the certificate files of all keys except ``keys``. ``directory`` is the shared directory."""
     current = {key.file for key in keys}
     for path in (directory / FOLDER).glob("*.pem"):
         if f"{FOLDER}/{path.name}" not in current:
@@ -134,7 +137,7 @@ def _digest(kid: str) -> str:
 
 
 def _parse_key(entry: msgspec.Raw, earlier: Container[str], algorithms: Collection[str]) -> VerificationKey:
-    """Parses one key of a JWKS. Raises UnusableKeyError, whose message quotes nothing from it."""
+    """Parse one key of a JWKS. Raise UnusableKeyError, whose message contains no text from the JWKS."""
     try:
         jwk = decode_json(entry, _Jwk, most=MOST_BYTES)
     except DecodingError as error:
@@ -182,7 +185,7 @@ ALGORITHMS = tuple(algorithm for algorithm, _reader in _READERS.values())
 
 
 def _decode_integer(text: str) -> int:
-    """Decodes a number in base64url. Raises UnusableKeyError."""
+    """Decode a number in base64url. Raise UnusableKeyError if the text is not base64url."""
     try:
         return int.from_bytes(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True), "big")
     except ValueError as error:
@@ -190,6 +193,6 @@ def _decode_integer(text: str) -> int:
 
 
 def _certificate(key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey) -> str:
-    """Returns a certificate with this key, as PEM. Equal keys give equal text."""
+    """Return a certificate for ``key`` in PEM format. Equal keys give equal text."""
     builder = x509.CertificateBuilder(_NAME, _NAME, key, 1, _FROM, _UNTIL)
     return builder.sign(_SIGNER, None).public_bytes(Encoding.PEM).decode()

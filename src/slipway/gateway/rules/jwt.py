@@ -1,8 +1,9 @@
-"""Rules that accept tokens (JWT) of an issuer instead of API keys. Pure.
+"""Rules that accept JSON Web Tokens of an issuer instead of API keys. Pure.
 
-HAProxy itself verifies each token with the issuer's public keys (jwks.py). A claim contains the subject. The rules set
-two variables. ``txn.holder`` is ``jwt:SUBJECT``; limits count each holder separately. ``txn.key`` is the name of the
-rights, which is the subject's own or ``jwt:*``. All other rules use it like the name of an API key.
+HAProxy itself verifies each token with the issuer's public keys (``jwks.py``). A claim of the token contains the
+subject. The rules set two variables: ``txn.holder`` is ``jwt:SUBJECT``, and each holder has separate counts for the
+limits. ``txn.key`` is the name of the rights, which is ``jwt:SUBJECT`` or ``jwt:*``. All other rules use ``txn.key``
+like the name of an API key.
 """
 
 from __future__ import annotations
@@ -16,25 +17,26 @@ from slipway.gateway.settings import Jwt, Settings
 
 SUBJECTS_MAP = "subjects.map"
 KEYS_KNOWN = "jwt"
-"""Entry of state.map if the gateway has public keys."""
+"""Key of an entry in ``state.map`` that exists while the gateway has public keys."""
 _ACCEPTED, _REFUSED = "1", "0"
 _LONGEST_TOKEN = 8192
 """Maximum length of a token in characters."""
 _LEEWAY = 30
-"""Allowed difference between clocks in seconds."""
+"""Allowed difference between the clocks of the issuer and the gateway in seconds."""
 _AUDIENCES = 8
-"""Number of entries in a token's list of audiences that are compared."""
+"""Number of entries in a token's list of audiences that are compared with the required audience."""
 
 
 def holder_variable(settings: Settings) -> str:
-    """Returns the HAProxy variable that contains the name of the limits' holder."""
+    """Return the HAProxy variable with the name of the key or subject whose limits apply to a request."""
     return "txn.holder" if settings.jwt else "txn.key"
 
 
 def maps(
     settings: Settings, rights: Mapping[str, Rights], keys: Collection[jwks.VerificationKey]
 ) -> dict[str, dict[str, str]]:
-    """Returns the maps of subjects with a separate entry, and of the issuer's keys."""
+    """Return the map of subjects with their own rights, and the map of the issuer's keys, by file name. Empty if no
+    tokens are accepted."""
     if not settings.jwt:
         return {}
     subjects = {name: _REFUSED if own == REFUSED else _ACCEPTED for name, own in rights.items() if name.startswith(JWT)}
@@ -42,18 +44,19 @@ def maps(
 
 
 def certificates(settings: Settings, keys: Collection[jwks.VerificationKey]) -> tuple[str, ...]:
-    """Returns the section with the keys that HAProxy loads at startup."""
+    """Return the section of haproxy.cfg with the keys that HAProxy loads at startup; empty without keys."""
     lines = [f"    load crt {settings.run_directory}/{key.file} jwt on\n" for key in keys]
     return ("crt-store\n" + "".join(lines),) if lines else ()
 
 
 def global_lines(settings: Settings) -> str:
-    """Returns the lines for the section ``global``."""
+    """Return the line for the section ``global`` that loads the Lua code for claims; empty if no tokens are
+    accepted."""
     return f"    lua-load-per-thread {settings.run_directory}/lua/claims.lua\n" if settings.jwt else ""
 
 
 def rules(settings: Settings) -> str:
-    """Returns the rules that identify a client without an API key by its token, or reject the token."""
+    """Return the rules that identify a client without an API key by its token, and reject invalid tokens."""
     if not settings.jwt:
         return ""
     run = settings.run_directory
@@ -70,10 +73,10 @@ def rules(settings: Settings) -> str:
 
 
 def _signature_rules(run: str) -> str:
-    """Returns the rules that verify the signature.
+    """Return the rules that verify the signature of a token.
 
-    The key determines the algorithm, whatever the token contains. Tokens with critical extensions (``crit``) are
-    rejected.
+    The key determines the algorithm, and a token with another algorithm is rejected. Tokens with critical extensions
+    (``crit``) are also rejected.
     """
     value, key = "var(txn.jwt)", f"map_str({run}/{jwks.MAP})"
     return f"""\
@@ -97,7 +100,7 @@ def _signature_rules(run: str) -> str:
 
 
 def _claim_rules(jwt: Jwt) -> str:
-    """Returns the rules that check the claims and set ``txn.subject``."""
+    """Return the rules that check the claims of a token, and set ``txn.subject``."""
     value = "var(txn.jwt)"
     audiences = "\n".join(
         f"    acl for_us {value},jwt_payload_query('$.aud{place}') -m str -- '{jwt.audience}'"

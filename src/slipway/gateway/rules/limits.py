@@ -1,7 +1,8 @@
 """Rules that enforce the rights and limits of API keys and subjects. Pure.
 
-A stick table counts concurrent requests by the name of the key or subject. limits.lua counts all requests, tokens.lua
-the tokens of answers. The control process reads both counts and grants further requests (ledger.py).
+A stick table counts concurrent requests by the name of the key or subject. ``limits.lua`` counts all requests, and
+``tokens.lua`` counts the tokens of answers. The control process reads both counts, and grants further requests
+(``ledger.py``).
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ from slipway.serving.routing.route import Route
 from slipway.serving.routing.selector import chosen, parse
 
 KEY_HEADER = "x-slipway-key"
-"""Header that passes the name of the client's key to the control process, for requests for the model list."""
+"""Header with the name of the client's key, which HAProxy adds to requests for the control process."""
 HEADERS = "^(authorization|(x-)?api-key)$"
-"""Regular expression for the names of headers that may contain a key."""
+"""Regular expression for the names of the headers that may contain an API key."""
 TABLE = "keys"
 _SLOT = 3
 _ALL_OF_NAMESPACE = "/*"
-"""Suffix after a namespace that means all its models."""
+"""Suffix of a namespace in the rights that means all models of the namespace."""
 _REFUSED = "!"
-"""Separates a key and the ID of a refused model in allowed.map. Names of keys and subjects do not contain it."""
+"""Separator between a key and the ID of a rejected model in ``allowed.map``. Names of keys and subjects do not contain
+it."""
 
 
 def permitted_backends(rights: Rights, table: RoutingTable) -> frozenset[str]:
-    """Returns the names of the backends that a restricted key may use."""
+    """Return the names of the backends that a restricted key may use."""
     named = {table.models[model] for model in rights.models if model in table.models}
     spaces = {model.removesuffix(_ALL_OF_NAMESPACE) for model in rights.models if model.endswith(_ALL_OF_NAMESPACE)}
     requirements = parse(rights.selector) if rights.selector.strip() else ()
@@ -46,12 +48,14 @@ def permitted_backends(rights: Rights, table: RoutingTable) -> frozenset[str]:
 
 
 def may_learn_refusal(rights: Rights, model: str) -> bool:
-    """Whether a key may learn why a model is refused. A restricted key must have the right to its ID or namespace."""
+    """Whether a key may learn why a model was rejected. A restricted key needs the right to the model's ID or
+    namespace."""
     return not rights.restricted or any(right in rights.models for right in _matching_rights(model))
 
 
 def allowed_entries(rights: Mapping[str, Rights], table: RoutingTable) -> dict[str, str]:
-    """Returns entries ``key/backend`` for each backend that a restricted key may use, and entries of refused models."""
+    """Return the entries of ``allowed.map``: ``key/backend`` for each backend that a restricted key may use, and
+    ``key!model`` for each rejected model of which a restricted key may learn."""
     restricted = {name: own for name, own in rights.items() if own.restricted}
     backends = {name: sorted(permitted_backends(own, table)) for name, own in restricted.items()}
     by_right: dict[str, list[str]] = {}
@@ -68,13 +72,14 @@ def allowed_entries(rights: Mapping[str, Rights], table: RoutingTable) -> dict[s
 
 
 def _matching_rights(model: str) -> tuple[str, ...]:
-    """Returns the rights that include a refused model: its ID, and its whole namespace if the ID contains one."""
+    """Return the rights that include a rejected model: its ID, and the namespace if the ID contains one."""
     space, slash, _name = model.partition("/")
     return (model, f"{space}{_ALL_OF_NAMESPACE}") if slash else (model,)
 
 
 class Permissions:
-    """Caches the result of ``allowed_entries``. Most changes only affect endpoints, on which it does not depend."""
+    """A cache for the result of ``allowed_entries``. The result does not depend on endpoints, which change most
+    often."""
 
     def __init__(self) -> None:
         self._rights: Mapping[str, Rights] = {}
@@ -84,7 +89,7 @@ class Permissions:
         self._entries: Mapping[str, str] = {}
 
     def update(self, rights: Mapping[str, Rights], table: RoutingTable) -> Mapping[str, str]:
-        """Returns the entries for these rights and this table."""
+        """Return the entries of ``allowed.map`` for the given rights and routing table."""
         if not any(own.restricted for own in rights.values()):
             return {}
         routes = {name: backend.route for name, backend in table.backends.items()}
@@ -96,7 +101,7 @@ class Permissions:
 
 
 def maps(rights: Mapping[str, Rights], entries: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Returns the maps of limits by key, of restricted keys, and of ``entries``, the backends that these may use."""
+    """Return the maps of limits, of restricted keys, and of the ``entries`` of ``allowed.map``, by file name."""
     return {
         "limits.map": {name: own.limits.text for name, own in rights.items() if any(own.limits)},
         "restricted.map": {name: "1" for name, own in rights.items() if own.restricted},
@@ -105,7 +110,8 @@ def maps(rights: Mapping[str, Rights], entries: Mapping[str, str]) -> dict[str, 
 
 
 def identify(settings: Settings) -> str:
-    """Returns the rules that identify the key, or refuse a request without one."""
+    """Return the rules that identify the API key or the token of a request, and reject a request without a valid
+    one."""
     lookup = f"sha2(256),hex,map_str({settings.run_directory}/keys.map)"
     return f"""\
     http-request set-var(txn.key) http_auth_bearer,{lookup}
@@ -116,9 +122,10 @@ def identify(settings: Settings) -> str:
 
 
 def drop_keys(condition: str = "!{ var(txn.hold) -m str moved }") -> str:
-    """Returns the rule that removes keys, so that no engine gets one, even if the gateway requires none.
+    """Return the rule that removes API keys from requests, so that no engine gets a key.
 
-    It comes late, and covers the headers of OpenAI's, Anthropic's and Azure's clients.
+    The rule also applies if the gateway requires no keys. It removes the headers of OpenAI's, Anthropic's and Azure's
+    clients.
     """
     return f"    http-request del-header {HEADERS} -m reg if {condition}"
 
@@ -127,12 +134,13 @@ HANDSHAKE = """\
     # Browsers cannot set headers for a WebSocket. Their key is an item of the subprotocol, or in the query.
     http-request lua.take_key if { req.fhdr(sec-websocket-protocol) -m found }
     http-request lua.take_key if { url_param(api-key) -m found }"""
-"""Rules that move the key in a WebSocket's subprotocol or query to a header, for the rules that follow. It does not
-reach the engine."""
+"""Rules that move the API key in a WebSocket's subprotocol or query to a header, which later rules read. The engine
+does not get the key."""
 
 
 def key_header(settings: Settings) -> str:
-    """Returns the rule that passes the key's name, but not the key, to the backend of the model list."""
+    """Return the rule that passes the name of the key, but not the key, to the control process; empty if no keys are
+    required."""
     if not settings.api_keys_secret:
         return ""
     return f"""\
@@ -141,10 +149,10 @@ def key_header(settings: Settings) -> str:
 
 
 def hide_models(settings: Settings) -> str:
-    """Returns the rules that hide models from restricted keys.
+    """Return the rules that hide models from restricted keys.
 
-    They precede the answer about unknown models. A key gets the same answer for a model that it may not use, served or
-    refused, and for one that does not exist.
+    The rules must precede the answer for unknown models. For a model that a key must not use, whether served or
+    rejected, the key gets the same answer as for a model that does not exist.
     """
     if not settings.api_keys_secret:
         return ""
@@ -158,12 +166,13 @@ def hide_models(settings: Settings) -> str:
 
 
 def global_lines(settings: Settings) -> str:
-    """Returns the lines for the section ``global``."""
+    """Return the line for the section ``global`` that loads the Lua code for limits; empty if no keys are required."""
     return f"    lua-load {settings.run_directory}/lua/limits.lua\n" if settings.api_keys_secret else ""
 
 
 def rules(settings: Settings) -> tuple[str, ...]:
-    """Returns the rules that refuse requests above the limits of a key, before a body is read."""
+    """Return the rules that reject requests above the limits of a key before the body is read, and set the headers
+    ``x-ratelimit-*``."""
     if not settings.api_keys_secret:
         return ()
     return (
@@ -192,7 +201,7 @@ def _header_rules(name: str, field: int) -> str:
 
 
 def sections(settings: Settings) -> str:
-    """Returns the section with the stick table."""
+    """Return the section of haproxy.cfg with the stick table of concurrent requests; empty if no keys are required."""
     if not settings.api_keys_secret:
         return ""
     return f"""
@@ -202,24 +211,25 @@ backend {TABLE} from base
 
 
 class HolderEntry(NamedTuple):
-    """HAProxy's entry of a holder. Its number of requests starts at zero with each birth."""
+    """The entry of a holder in ``limits.lua``. A holder is an API key or a subject. A new entry has a new ID, its
+    ``birth``, and starts with zero requests."""
 
     birth: str
     requests: int
     waiting: bool = False
     """Whether a request waits for a grant."""
     until: tuple[int, int] = (0, 0)
-    """Numbers up to which requests may pass, for the limits per minute and per day."""
+    """Total numbers of requests at which HAProxy stops accepting requests, for the limits per minute and per day."""
 
 
 SHOW_LIMITS, SHOW_SPENT = "show slipway limits", "show slipway spent"
 _SET_LIMITS, _DROP_LIMITS = "set slipway limits", "drop slipway limits"
 _MOST_WORDS, _MOST_COMMAND = 40, 6000
-"""Maximum number of grants in one command, and of its bytes."""
+"""Maximum number of grants in one command, and maximum length of a command in bytes."""
 
 
 def parse_entries(answer: str) -> dict[str, HolderEntry]:
-    """Parses the answer of limits.lua: entries by holder."""
+    """Parse the answer to ``SHOW_LIMITS``. Return the entries by holder. Ignore invalid lines."""
     rows = (line.split(" ") for line in answer.splitlines())
     return {
         unquote(row[0]): HolderEntry(row[1], int(row[2]), row[3] == "1", (int(row[4]), int(row[5])))
@@ -229,24 +239,26 @@ def parse_entries(answer: str) -> dict[str, HolderEntry]:
 
 
 def parse_tokens(answer: str) -> dict[str, int]:
-    """Parses the answer of tokens.lua: tokens by holder."""
+    """Parse the answer to ``SHOW_SPENT``. Return the number of tokens by holder. Ignore invalid lines."""
     rows = (line.split(" ") for line in answer.splitlines())
     return {unquote(row[0]): int(row[1]) for row in rows if len(row) == 2}
 
 
 def parse_dropped(answer: str) -> list[tuple[str, str]]:
-    """Parses the answer of limits.lua: holder and birth of entries that no longer exist."""
+    """Parse the answers to ``drop_commands``. Return the holder and the birth of each entry that no longer exists."""
     rows = (line.split(" ") for line in answer.splitlines())
     return [(unquote(row[0]), row[1]) for row in rows if len(row) == 2]
 
 
 def grant_commands(grants: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Yields commands for limits.lua from holder, birth and encoded grant."""
+    """Yield commands that set grants in ``limits.lua``. A grant is the holder, the birth of the holder's entry, and
+    the encoded grant."""
     return _commands(_SET_LIMITS, grants)
 
 
 def drop_commands(drops: Iterable[tuple[str, str, int]]) -> Iterator[str]:
-    """Yields commands for limits.lua that delete entries, from holder, birth and counted requests."""
+    """Yield commands that delete entries in ``limits.lua``. An entry is given as the holder, its birth, and the number
+    of counted requests."""
     return _commands(_DROP_LIMITS, ((holder, birth, str(requests)) for holder, birth, requests in drops))
 
 

@@ -1,7 +1,7 @@
 """HAProxy's rules for the web page. Pure.
 
-The page's static files are public, because browsers load them without a key. Only their exact paths are. Every other
-path below ``/ui/`` needs a key if the gateway has keys.
+The page's static files are public, because browsers load them without an API key. Only their exact paths are public.
+All other paths below ``/ui/`` need a key if the gateway requires keys.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FILES = ("", "page.css", "main.js", "api.js", "dom.js", "list.js", "model.js", "
 
 
 def before_keys() -> str:
-    """Returns the rules that redirect to the page and allow its files."""
+    """Return the rules that redirect ``/`` and ``/ui`` to the page, and allow the page's files without a key."""
     return f"""\
     acl page path_beg /ui/
     acl page_file path {" ".join(f"/ui/{name}" for name in FILES)}
@@ -23,5 +23,5 @@ def before_keys() -> str:
 
 
 def after_keys() -> str:
-    """Returns the rule that allows the page's API."""
+    """Return the rule that allows the page's API to clients whose key has been checked."""
     return "    http-request allow if page"

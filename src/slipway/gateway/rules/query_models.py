@@ -1,9 +1,9 @@
-"""Requests that name their model in the query: stored responses, and sessions of the Realtime API. Pure.
+"""Rules for requests that name their model in the query: stored responses, and sessions of the Realtime API. Pure.
 
-Their rules are in a separate backend, so that requests with a body do not pay for them. The backend sends requests back
-to HAProxy, to a frontend that passes them to the model's backend.
+The rules are in a separate backend, so that they cost requests with a body nothing. The backend sends requests back to
+HAProxy, to a frontend that passes them to the model's backend.
 
-A stored response is in the memory of the pod that created it. ``responses.lua`` finds this pod by querying the pods, so
+A stored response is in the memory of the pod that created it. ``responses.lua`` queries the pods to find this pod, so
 gateways need not store or exchange anything.
 """
 
@@ -17,12 +17,12 @@ from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 
 NAME = "beside"
-"""Name of the backend."""
+"""Name of the backend with the rules for requests with the model in the query."""
 _ONWARD = f"{NAME}_onward"
-"""Name of the frontend to which the backend sends requests."""
+"""Name of the frontend to which the backend ``NAME`` sends requests."""
 _SOCKET = f"{NAME}.sock"
 TUNNEL = "txn.tunnel"
-"""Variable that is set if an engine may respond with status 101."""
+"""HAProxy variable that is set if the engine may respond with status 101, to open a WebSocket."""
 _BACKEND_HEADER = "x-slipway-backend"
 # The engine may read another model than the gateway if a parameter's name is encoded or occurs twice. HAProxy also
 # accepts separators of parameters that engines do not.
@@ -30,15 +30,15 @@ _AMBIGUOUS = r"(^|[&;?])model=.*[&;?]model=|(^|[&;?])[^=&;?]*%[^=&;?]*([=&;?]|$)
 
 
 def arguments() -> str:
-    """Returns the arguments of paths.lua."""
+    """Return the arguments of ``paths.lua``: the numbers of the paths for stored responses and for sessions."""
     return f"{paths.BITS[paths.STORED_RESPONSE]} {paths.BITS[paths.SESSION]}"
 
 
 def sections(settings: Settings, hold: str, lacks: str, last_rules: str, most_bytes: int) -> str:
-    """Returns the sections of the backend and the frontend.
+    """Return the sections of haproxy.cfg with the backend and the frontend for these requests.
 
-    ``hold``: rules that hold requests; ``lacks``: condition of requests whose engine does not serve the path;
-    ``last_rules``: rules for every request to a model.
+    ``hold`` are the rules that hold requests, and ``last_rules`` those for every request to a model. ``lacks`` is the
+    condition that the engine does not serve the path. ``most_bytes`` is the maximum body size.
     """
     run = settings.run_directory
     too_large = errors.return_rule(errors.TOO_LARGE)

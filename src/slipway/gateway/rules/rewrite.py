@@ -1,15 +1,15 @@
-"""Rules for requests whose body must be changed, and their additional hop. Pure.
+"""Rules for requests whose body must be changed, and for the hop that these requests take. Pure.
 
 Engines get bodies as clients sent them, except in three cases:
 
 - An engine would interpret a form's field ``model``, so the field is renamed.
-- An engine only knows the plain name of its model, so an ID ``namespace/name`` is shortened.
-- An engine answers for an ID of another route and knows its model by another name, so that name is written. The body
-  may become longer.
+- An engine only accepts the plain name of its model, so an ID ``namespace/name`` is shortened.
+- An engine answers requests for an ID of another route, but uses another name for its model. The ID is replaced with
+  this name, and the body may become longer.
 
-Only a filter can change a body in HAProxy, and a filter costs every request of its section. A separate backend
-therefore has the filter. It sends requests back to HAProxy, to the frontend ``again``, which passes them to the model's
-backend.
+HAProxy can change a body only with a filter, which costs CPU time for every request of its section. The filter is
+therefore in a separate backend. This backend sends requests back to HAProxy, to the frontend ``again``, which passes
+them to the model's backend.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from slipway.gateway.settings import Settings
 
 DROPPED_MAP, NAMES_MAP = "dropped.map", "names.map"
 CHANGED = "{ var(txn.text) -m found }"
-"""Condition of requests that take the hop."""
+"""HAProxy condition that is true if the body must be changed, so that the request takes the hop."""
 _SOCKET = "again.sock"
 _BACKEND_HEADER = "x-slipway-backend"
 
 
 def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
-    """Returns the maps of backends whose engines must not get the field ``model``, and of plain names by ID."""
+    """Return two maps by file name: backends whose engines must not get the field ``model``, and plain names of models
+    by ID."""
     return {
         DROPPED_MAP: {name: "1" for name, backend in table.backends.items() if backend.route.drop_model_field},
         NAMES_MAP: dict(_plain_names(table)),
@@ -34,7 +35,8 @@ def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
 
 
 def _plain_names(table: RoutingTable) -> list[tuple[str, str]]:
-    """Returns the qualified IDs that are longer than the engine's name, each with that name: the route's first ID."""
+    """Return pairs of an ID ``namespace/name`` and the engine's name for the model, if the name is shorter. The
+    engine's name is the first ID of the route."""
     pairs = []
     for model, name in table.models.items():
         backend = table.backends[name]
@@ -45,7 +47,8 @@ def _plain_names(table: RoutingTable) -> list[tuple[str, str]]:
 
 
 def rules(run: str) -> str:
-    """Returns the public frontend's rules that make CHANGED true if the body must be changed. They need the backend."""
+    """Return the rules of the public frontend that make ``CHANGED`` true if the body must be changed. They need
+    ``txn.be``, the name of the backend."""
     return f"""\
     http-request set-var(txn.text) str(-) if form {{ var(txn.be),map_str({run}/{DROPPED_MAP}) -m found }}
     http-request set-var(txn.at) var(txn.field) if {CHANGED}
@@ -56,7 +59,7 @@ def rules(run: str) -> str:
 
 
 def sections(settings: Settings, last_rules: str) -> str:
-    """Returns the sections of the hop. ``last_rules``: rules for every request to a model."""
+    """Return the sections of haproxy.cfg for the hop. ``last_rules`` are the rules for every request to a model."""
     run = settings.run_directory
     is_next = f"{{ req.fhdr({fallback_server.NEXT}) -m found }}"
     return f"""\

@@ -1,10 +1,11 @@
-"""Routes with several targets: Services of a namespace that answer for another Service's IDs. Pure.
+"""Routes with several targets: Services that answer requests for the IDs of another Service in their namespace. Pure.
 
-If one other Service gets a share, such as a canary, rules alone select the target, because calling Lua would cost more.
-For other routes, lua/targets.lua selects one target of each order that matches the request and that the key may use.
-If only one is left, the request goes there directly. If there are more, it takes a hop through the backend ``turns``.
-This backend sends the request back to HAProxy, to the frontend ``turn``, and retries with the next target after an
-error. A request for a model without targets only costs one lookup in a map.
+If a single other Service gets a share of the requests, for example a canary, rules alone select the target, because
+calling Lua would cost more. For other routes, ``lua/targets.lua`` selects one target of each order that matches the
+request and that the key may use. If only one target remains, the request goes there directly. If several targets
+remain, the request takes a hop through the backend ``turns``. This backend sends the request back to HAProxy, to the
+frontend ``turn``, and retries it with the next target after an error. A request for a model without targets costs only
+one lookup in a map.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from slipway.serving.routing.route import Target
 
 TARGETS_MAP = "targets.map"
 ROUTED = "{ var(txn.turns) -m found }"
-"""Condition of requests that take the hop."""
+"""HAProxy condition that is true if several targets may answer the request, so that the request takes the hop."""
 _SOCKET = "turn.sock"
 _TLV = "0xE1"
 _ANSWERED = "x-slipway-backend"
@@ -28,29 +29,33 @@ _KEY = "x-slipway-key"
 _SHARES = "="
 _SEQUENCE = "proc.draw"
 _LENGTH, _STEP = 997, 616
-"""Length and step of a sequence that contains each number below the length once, and then repeats. lua/targets.lua uses
-the same. With random numbers, one in six series of 5,000 requests would miss a share by more than one percentage point.
-The length is a prime, so the same is true for every second or every hundredth number, which may be all that one model
-gets. The step is the golden section of the length, which spreads the numbers of any part of the sequence evenly."""
+"""Length and step of the sequence of numbers that decide which target gets a request. ``lua/targets.lua`` uses the same
+sequence.
+
+The sequence contains each number below the length once, and then repeats. With random numbers, one in six series of
+5,000 requests would miss a share by more than one percentage point. One model may get only every second or every
+hundredth number. Because the length is a prime, these also contain each number once before they repeat. The step is the
+golden section of the length, which spreads the numbers of any part of the sequence evenly.
+"""
 
 
 def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
-    """Returns the map of targets by backend, in the format of lua/targets.lua."""
+    """Return the map of targets by backend name, in the format of ``lua/targets.lua``. Its key is the file name."""
     return {TARGETS_MAP: {name: map_entry(b, table) for name, b in table.backends.items() if b.route.targets}}
 
 
 def map_entry(backend: Backend, table: RoutingTable) -> str:
-    """Returns all targets of a backend as one word, which is much shorter than the longest command for HAProxy."""
+    """Return all targets of a backend as one word. It is much shorter than the longest command of HAProxy."""
     return _share_entry(backend, table) or "|".join(
         _target_entry(backend, target, table) for target in sorted(backend.route.targets, key=_order)
     )
 
 
 def _share_entry(backend: Backend, table: RoutingTable) -> str:
-    """Returns the entry of a backend with a share for one other Service, such as a canary; empty for other backends.
+    """Return the entry of a backend with a share for one other Service, such as a canary; empty for other backends.
 
-    It contains the other backend's name and its share, in numbers of the sequence of ``_LENGTH`` numbers that requests
-    step through. The share is the whole sequence if the backend itself has no endpoint.
+    The entry contains the share and the name of the other backend. The share is a count of numbers in the sequence of
+    ``_LENGTH`` numbers. It is the whole sequence if the backend itself has no endpoint.
     """
     match backend.route.targets:
         case (own, other) if own.weight + other.weight:
@@ -64,7 +69,7 @@ def _share_entry(backend: Backend, table: RoutingTable) -> str:
 
 
 def _is_like_own(backend: Backend, target: Target, table: RoutingTable) -> bool:
-    """Whether the target belongs to this route only, and its engine knows the route's IDs."""
+    """Whether a target belongs only to the route of ``backend``, so that its engine accepts the IDs of this route."""
     name = backend.target(target)
     other = table.backends.get(name)
     return name == backend.name or (other is not None and other.route.internal)
@@ -97,12 +102,12 @@ def _target_entry(backend: Backend, target: Target, table: RoutingTable) -> str:
 
 
 def _first_id(backend: Backend) -> str:
-    """Returns the name under which the engine serves its model."""
+    """Return the name that the engine of a backend uses for its model."""
     return backend.route.models[0] if backend.route.models else backend.service
 
 
 def _shared_ids(backend: Backend, other: Backend | None) -> Sequence[str]:
-    """Returns the IDs of a route that the engine of another backend also serves."""
+    """Return the IDs of a backend's route that the engine of the other backend also accepts."""
     if other is None:
         return ()
     ids = {_first_id(other), *other.route.models, *other.route.aliases}
@@ -118,7 +123,7 @@ def _header_entry(name: str, values: Iterable[str]) -> str:
 
 
 def global_lines(settings: Settings) -> str:
-    """Returns the lines for the section ``global``."""
+    """Return the lines for the section ``global`` that start the sequence and load the Lua code for targets."""
     run = settings.run_directory
     keys = f" {run}/restricted.map {run}/allowed.map" if settings.api_keys_secret else ""
     return f"""\
@@ -127,9 +132,10 @@ def global_lines(settings: Settings) -> str:
 
 
 def rules(run: str, lacks: str) -> str:
-    """Returns the public frontend's rules that select a target. They need the backend, and precede its counters.
+    """Return the rules of the public frontend that select a target. They need ``txn.be``, the name of the backend, and
+    must precede the rules that count its requests.
 
-    ``lacks``: condition of requests whose engine does not serve the path. Lua checks each of several targets.
+    ``lacks`` is the condition that the engine does not serve the path. Lua checks this itself for several targets.
     """
     shared, other = f"{{ var(txn.targets) -m beg {_SHARES} }}", "var(txn.targets),field(3,&)"
     is_drawn = f"{{ var(txn.targets),field(2,&),sub({_SEQUENCE}) gt 0 }}"
@@ -144,10 +150,10 @@ def rules(run: str, lacks: str) -> str:
 
 
 def sections(settings: Settings, reading: str, after_hold: str, last_rules: str, changed: str) -> str:
-    """Returns the sections of the hop.
+    """Return the sections of haproxy.cfg for the hop.
 
-    ``reading``: rules that read the body; ``after_hold``: rules after a wait; ``last_rules``: rules for every request
-    to a model; ``changed``: condition of requests whose body is changed.
+    ``reading`` are the rules that read the body, ``after_hold`` those after a wait, and ``last_rules`` those for every
+    request to a model. ``changed`` is the condition that the body must be changed.
     """
     run = settings.run_directory
     held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"

@@ -1,8 +1,8 @@
-"""Counting of tokens: its part of haproxy.cfg, and the counts of HAProxy's threads. Pure.
+"""Token counting: its part of haproxy.cfg, and the counts of HAProxy's threads. Pure.
 
-Rules and a stick table count complete small answers, because calling Lua costs more than a small request. A filter of
-tokens.lua counts all others as they pass. Each thread keeps separate counts, which it returns on its own command
-socket.
+Rules and a stick table count the tokens of complete small answers, because calling Lua costs more than a small request.
+A filter in ``tokens.lua`` counts the tokens of all other answers while they pass. Each HAProxy thread keeps separate
+counts, and returns them on its own command socket.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 
 SHOW_TOKENS = "show slipway tokens"
-"""Command that tokens.lua implements."""
+"""Command, implemented in ``tokens.lua``, that prints the token counts of a thread."""
 _MOST_LINES = 100_000
 _ESTIMATED = "txn.tokens_estimated"
 _USAGE = "txn.usage"
-"""Variable with the token counts of an answer in the order of _KINDS, separated by colons."""
+"""HAProxy variable with the token counts of an answer in the order of ``_KINDS``, separated by colons."""
 _KINDS = ("input", "cached", "output", "reasoning")
 _LOGGED = "".join(
     f" %(tokens_{kind}:sint)[var({_USAGE}),field({number},:)]" for number, kind in enumerate(_KINDS, start=1)
@@ -27,18 +27,18 @@ _LOGGED = "".join(
 _LOGGED += f" %(tokens_estimated:bool)[var({_ESTIMATED})]"
 
 TABLE = "token_counts"
-"""Stick table with the tokens of complete answers, by backend and name of the key."""
+"""Name of the stick table with the tokens of complete small answers, by backend and name of the key."""
 _SLOT = 7
 START_VARIABLE = "proc.slipway_start"
-"""Process variable that changes with each start of HAProxy."""
+"""HAProxy variable that changes at each start of HAProxy."""
 USAGE_MAP, READ_MAP = "usage.map", "usage_read.map"
 _WHOLE_BYTES = 8192
-"""Rules read answers up to this size in bytes. In larger ones, the filter is faster."""
+"""Maximum size in bytes of the answers whose tokens are counted by rules. For larger answers, the filter is faster."""
 _GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
 _READING = ("/v1/embeddings", "/v1/rerank", "/v1/score", "/v2/rerank", "/v2/embed")
 _WRAP = 1 << 32
 _SEPARATOR = "!"
-"""Separates backend and name of the key, which do not contain it."""
+"""Separator between the backend and the name of the key. Neither contains it."""
 _ROW = re.compile(rf"key=(\S+{_SEPARATOR}\S+) .*gpc0=(\d+) gpc1=(\d+) gpc2=(\d+) gpc3=(\d+)")
 
 
@@ -47,8 +47,8 @@ def _bits(names: Iterable[str]) -> int:
 
 
 class Counts(NamedTuple):
-    """Tokens of one model and key since HAProxy started. ``input`` includes ``cached``; ``output`` includes
-    ``reasoning``."""
+    """The numbers of tokens of one model and API key since HAProxy started. ``input`` includes ``cached``, and
+    ``output`` includes ``reasoning``."""
 
     input: int = 0
     cached: int = 0
@@ -58,20 +58,21 @@ class Counts(NamedTuple):
     estimated_output: int = 0
 
     def plus(self, other: Counts) -> Counts:
-        """Returns the sum of both."""
+        """Return the sum of two counts, field by field."""
         return Counts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
     def by_kind(self) -> dict[str, int]:
-        """Returns all tokens by kind, including estimated ones."""
+        """Return the number of tokens by kind, including estimated tokens."""
         return {"input": self.input, "cached": self.cached, "output": self.output, "reasoning": self.reasoning}
 
     def estimated_by_kind(self) -> dict[str, int]:
-        """Returns the estimated tokens by kind, which the engine did not report."""
+        """Return the number of estimated tokens by kind. The engine did not report these tokens."""
         return {"input": self.estimated_input, "output": self.estimated_output}
 
 
 def sum_answers(answers: Iterable[str]) -> dict[tuple[str, str], Counts]:
-    """Returns the sum of the threads' counts, by backend and name of the key (``-`` if no keys are required)."""
+    """Return the sum of the counts in all answers, by backend and name of the key. The name is ``-`` if no keys are
+    required."""
     totals: dict[tuple[str, str], Counts] = {}
     for answer in answers:
         for line in answer.splitlines()[:_MOST_LINES]:
@@ -82,12 +83,12 @@ def sum_answers(answers: Iterable[str]) -> dict[tuple[str, str], Counts]:
 
 
 def socket_names(settings: Settings) -> list[str]:
-    """Returns the names of the threads' command sockets; none if tokens are not counted."""
+    """Return the file names of the threads' command sockets; empty if tokens are not counted."""
     return [f"thread{number}.sock" for number in range(1, settings.threads + 1)] if settings.count_tokens else []
 
 
 def sockets(settings: Settings) -> str:
-    """Returns the lines for the section ``global`` with the threads' sockets."""
+    """Return the lines for the section ``global`` that open the threads' command sockets."""
     return "".join(
         f"    stats socket {settings.run_directory}/{name} mode 600 level user thread {number}\n"
         for number, name in enumerate(socket_names(settings), start=1)
@@ -95,7 +96,8 @@ def sockets(settings: Settings) -> str:
 
 
 def global_lines(settings: Settings) -> str:
-    """Returns the lines for the section ``global`` that load the filter and store the time of the start."""
+    """Return the lines for the section ``global`` that load the filter and store the start time; empty if tokens are
+    not counted."""
     if not settings.count_tokens:
         return ""
     cut = f"{paths.BITS['/v1/responses']} {paths.BITS['/v1/messages']}"
@@ -107,19 +109,19 @@ def global_lines(settings: Settings) -> str:
 
 
 def slots(settings: Settings, others: int) -> int:
-    """Returns the number of stick counters of a request. ``others``: the number that other rules need."""
+    """Return the number of stick counters that a request needs. ``others`` is the number that other rules need."""
     return max(others, _SLOT + 1) if settings.count_tokens else others
 
 
 def filter_lines(settings: Settings) -> tuple[str, ...]:
-    """Returns the public frontend's line with the filter."""
+    """Return the line of the public frontend with the filter; empty if tokens are not counted."""
     return ("    filter lua.tokens",) if settings.count_tokens else ()
 
 
 def rules(settings: Settings) -> tuple[str, ...]:
-    """Returns the public frontend's rules: those that store request data for the answer, and those for answers.
+    """Return the rules of the public frontend that count the tokens of answers; empty if tokens are not counted.
 
-    Only small answers with an announced size are buffered until they are complete. Streams are not.
+    Only small answers with an announced size are buffered until they are complete. Streams are not buffered.
     """
     if not settings.count_tokens:
         return ()
@@ -167,7 +169,8 @@ def rules(settings: Settings) -> tuple[str, ...]:
 
 
 def tables(settings: Settings) -> str:
-    """Returns the section with the stick table. Entries never expire. If the table is full, Lua counts the tokens."""
+    """Return the section of haproxy.cfg with the stick table; empty if tokens are not counted. Entries never expire.
+    If the table is full, Lua counts the tokens."""
     if not settings.count_tokens:
         return ""
     return f"""
@@ -183,11 +186,13 @@ _KEY = r'"[^"\\]*+"\s*+:\s*+'
 _COUNTED = "(?:prompt|completion|input|output|cache_read_input|cache_creation_input)_tokens"
 _BEFORE = r'^(?:[^"]++|"(?!usage"\s*+:\s*+\{))*+'
 _AFTER = r'(?:[^"]++|"(?!usage"\s*+:))*+\z'
-"""With ``_BEFORE``, matches texts with only one usage object. If there are several, Lua finds the largest numbers."""
+"""End of a pattern that begins with ``_BEFORE``. The pattern matches answers with only one usage object. If there are
+several, Lua uses the largest numbers."""
 
 
 def _number_pattern(key: str, group: int) -> str:
-    """Returns the pattern of a key with a number, which matches once only. Lua reads objects with a repeated key."""
+    """Return the pattern of a JSON key with a number, which matches only once in an object. Lua parses objects with a
+    repeated key. ``group`` is the number of the pattern's group."""
     return rf'(?({group})(?!))"{key}"\s*+:\s*+(\d{{1,9}})(?=[\s,}}])'
 
 
@@ -196,9 +201,10 @@ def _object_pattern(*members: str) -> str:
 
 
 def _usage_pattern(prompt: str, completion: str, unusual: str) -> str:
-    """Returns the pattern of a usage object that has the number ``prompt``, but no keys that begin like ``unusual``.
+    """Return the pattern of a usage object that has the key ``prompt``, but no key whose beginning matches
+    ``unusual``.
 
-    Its groups are prompt, completion, cached and reasoning.
+    Groups 1 to 4 are the numbers of prompt, completion, cached and reasoning tokens.
     """
     detail = rf'(?!"(?:{_COUNTED})"|"(?:cached|reasoning)_tokens"\s*+:\s*+\d){_KEY}{_PLAIN}'
     details = _object_pattern(_number_pattern("cached_tokens", 3), _number_pattern("reasoning_tokens", 4), detail)
@@ -208,9 +214,11 @@ def _usage_pattern(prompt: str, completion: str, unusual: str) -> str:
 
 
 def maps() -> dict[str, str]:
-    """Returns the maps with the pattern of a complete answer with usual ``usage``, and the groups of its numbers.
+    """Return the text of the maps from the pattern of a complete answer to the groups with the token counts, by file
+    name.
 
-    Lua reads all other answers. Quotes in a JSON string are escaped, so ``"usage"`` is always a key.
+    The patterns match answers with the usual ``usage`` object, and Lua parses all other answers. Quotes in a JSON
+    string are escaped, so ``"usage"`` is always a key.
     """
     openai = _usage_pattern("prompt_tokens", "completion_tokens", "cached_tokens|reasoning_tokens|output_tokens")
     responses = _usage_pattern(
@@ -225,14 +233,16 @@ def maps() -> dict[str, str]:
 
 
 class TableCounters:
-    """Totals of the stick table since HAProxy started. Its counters wrap at 2^32, which each reading corrects."""
+    """The totals of the stick table since HAProxy started. Each reading corrects the table's counters, which wrap
+    around at 2^32."""
 
     def __init__(self) -> None:
         self._process = ""
         self._sums: dict[str, tuple[int, ...]] = {}
 
     def rows(self, process: str, table: str) -> str:
-        """Converts HAProxy's dump of the table to the format of SHOW_TOKENS. ``process``: value of START_VARIABLE."""
+        """Convert HAProxy's dump of the stick table to the format of ``SHOW_TOKENS``. ``process`` is the value of
+        ``START_VARIABLE``. A new value resets the totals."""
         if process != self._process:
             self._process, self._sums = process, {}
         for key, *numbers in _ROW.findall(table):
@@ -249,5 +259,5 @@ def _row(escaped: str, sums: tuple[int, ...]) -> str:
 
 
 def log_format(text: str, settings: Settings) -> str:
-    """Returns the format of the access log, with tokens if they are counted."""
+    """Return the format of the access log: ``text``, with fields for token counts if tokens are counted."""
     return f'{text.removesuffix(chr(34))}{_LOGGED}"' if settings.count_tokens else text

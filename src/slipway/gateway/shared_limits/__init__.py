@@ -1,1 +1,2 @@
-"""Limits that all gateways enforce together: counts of each holder's use, and signed messages about them. Pure."""
+"""Limits that all gateways enforce together: the counts of used requests and tokens, and signed messages with the
+counts. Pure."""

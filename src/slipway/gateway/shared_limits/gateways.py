@@ -7,24 +7,24 @@ from collections.abc import Iterable
 from slipway.gateway.shared_limits.usage import Days, Peer, Report, Window
 
 _RETIRED_SECONDS = 70.0
-"""How long the last minute of a retired gateway counts."""
+"""Seconds for which the use in the last minute of a retired gateway still counts."""
 
 
 class Gateways:
-    """All other gateways."""
+    """The other gateways, and the last report of each."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         """Address of this gateway."""
         self.peers: dict[str, Peer] = {}
-        """Peers by address."""
+        """Address, ``host:port`` -> last known state of a gateway."""
         self.addresses: tuple[str, ...] = ()
-        """Addresses of the gateways that share the limits."""
+        """Addresses of the other gateways that share the limits."""
         self._retired: list[Peer] = []
 
     @property
     def number(self) -> int:
-        """Number of gateways that share each limit, including this one."""
+        """Number of gateways that share each limit, including this gateway."""
         return len(self.addresses) + 1
 
     def is_fresh(self, address: str) -> bool:
@@ -42,10 +42,10 @@ class Gateways:
         return frozenset(address for address in self.addresses if not self.is_fresh(address))
 
     def update_peer(self, now: float, address: str, report: Report) -> tuple[Peer, Peer | None]:
-        """Returns the peer of a report, and the peer that it has replaced, if any."""
+        """Return the peer that sent a report, and the peer that it replaced at the same address, or None."""
         peer, before = self.peers.get(address), None
         if peer is None or (peer.instance, peer.epoch) != (report.instance, report.epoch):
-            # A restarted process reports the last minute of the previous one.
+            # A restarted process reports the last minute of the previous process.
             if peer is not None and peer.instance != report.instance:
                 before = peer
                 self._retire(now, peer)
@@ -53,7 +53,8 @@ class Gateways:
         return peer, before
 
     def set_addresses(self, now: float, addresses: Iterable[str]) -> list[Peer]:
-        """Sets the gateways that share the limits. Returns the retired ones, whose last minute still counts."""
+        """Set the other gateways that share the limits. Return the retired gateways, whose last minute still
+        counts."""
         self.addresses = tuple(addresses)
         ended = [self.peers.pop(address) for address in self.peers.keys() - set(self.addresses)]
         for peer in ended:
@@ -67,14 +68,15 @@ class Gateways:
             self._retired.append(peer)
 
     def windows(self, holder: str) -> list[Window]:
-        """Returns the use of the last minute of each gateway, including retired ones."""
+        """Return a holder's use in the last minute at each other gateway, including retired gateways."""
         windows = (peer.windows.get(holder) for peer in (*self.peers.values(), *self._retired))
         return [window for window in windows if window]
 
     def all_know(self, version: int) -> bool:
-        """Whether the grants of all responding gateways take this gateway's changes up to a version into account.
+        """Whether the grants of all responding gateways are based on this gateway's changes up to ``version``.
 
-        Otherwise two gateways could reserve the same rest. Gateways that keep an equal part for this one do not matter.
+        Otherwise, two gateways could reserve the same remaining requests. Gateways that keep an equal part for this
+        gateway are ignored.
         """
         return all(
             peer.acknowledged is None or peer.acknowledged >= version for peer in self.peers.values() if peer.fresh
@@ -82,19 +84,20 @@ class Gateways:
 
     @property
     def any_misses_this(self) -> bool:
-        """Whether a gateway gets no answers from this one, and therefore keeps an equal part for it."""
+        """Whether a responding gateway gets no answers from this gateway, and therefore keeps an equal part for it."""
         return any(peer.acknowledged is None for peer in self.peers.values() if peer.fresh)
 
     def equal_part(self, limit: int, address: str) -> int:
-        """Returns the equal part of a gateway. The sum of all parts is the limit, even if it is below their number."""
+        """Return the equal part of a limit for the gateway at ``address``. The parts of all gateways add up to the
+        limit, even if it is smaller than the number of gateways."""
         whole, rest = divmod(limit, self.number)
         return whole + (sum(other < address for other in (self.address, *self.addresses)) < rest)
 
     def reserved_by_others(self, now: float, holder: str, limit: int, index: int, days: Days) -> int:
-        """Returns how many further requests the others may accept.
+        """Return the number of further requests of a holder that the other gateways may accept.
 
-        They have reserved them, or do not respond and are assumed to use their equal part. ``index``: 0 for a limit per
-        minute, 1 for a limit per day.
+        They have reserved these requests, or do not respond and are assumed to use their equal part. ``index`` is 0 for
+        a limit per minute, and 1 for a limit per day.
         """
         total = 0
         for address in self.addresses:
@@ -110,6 +113,7 @@ class Gateways:
         return total
 
     def instances_with(self, holder: str, quality: str) -> set[str]:
-        """Returns the instances where a holder's requests wait (``waiting``), or recently arrived (``eager``)."""
+        """Return the instance IDs of the responding gateways at which a holder's request waits (``waiting``), or at
+        which its requests recently arrived (``eager``)."""
         records = ((peer.instance, peer.records.get(holder)) for peer in self.peers.values() if peer.fresh)
         return {instance for instance, record in records if record and getattr(record, quality)}

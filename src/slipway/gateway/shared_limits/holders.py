@@ -1,4 +1,5 @@
-"""The use and the reservations of a holder of limits at this gateway, and the grants for HAProxy. Pure."""
+"""The use and the reservations of a holder at this gateway, and the grants for HAProxy. A holder is an API key or the
+subject of a token. Pure."""
 
 from __future__ import annotations
 
@@ -10,36 +11,37 @@ from slipway.gateway.shared_limits.usage import NONE, Window
 
 
 class Grant(NamedTuple):
-    """The data with which limits.lua accepts or refuses a holder's requests. None: no such limit."""
+    """The data with which ``limits.lua`` accepts or rejects a holder's requests. A field is None if the holder has no
+    such limit."""
 
     alone: int | None = None
-    """Allowed requests per minute if the control process does not respond."""
+    """Number of requests per minute that are allowed while the control process does not respond."""
     minute_until: int | None = None
-    """The gateway accepts requests until its number of requests reaches this."""
+    """Total number of requests at which the gateway stops accepting requests, for the limit per minute."""
     minute_zero: int | None = None
-    """Number of requests at which the limit is reached if no other gateway accepts any."""
+    """Total number of requests at which the limit per minute is reached if no other gateway accepts any."""
     minute_frees: int = 0
-    """Unix time from which the limit allows requests again; 0 if none were used in the last minute."""
+    """Unix time from which the limit per minute allows requests again; 0 if none were used in the last minute."""
     tokens_rest: int | None = None
     tokens_free: int = 0
     day_until: int | None = None
     day_zero: int | None = None
     day_tokens_rest: int | None = None
     day_ends: int = 0
-    """Unix time of midnight."""
+    """Unix time at which the day ends, which is midnight in UTC."""
 
     def encode(self) -> str:
-        """Returns the grant in the format of limits.lua."""
+        """Return the grant in the format of ``limits.lua``: its fields separated by colons, with ``-`` for None."""
         return ":".join("-" if field is None else str(field) for field in self)
 
     @property
     def until(self) -> tuple[int, int]:
-        """Numbers up to which HAProxy may accept requests, for the limits per minute and per day."""
+        """Total numbers of requests at which HAProxy stops accepting them, for the limits per minute and per day."""
         return self.minute_until or 0, self.day_until or 0
 
 
 class HolderGrant(NamedTuple):
-    """A grant for HAProxy's entry of a holder."""
+    """A grant for a holder, whose entry in HAProxy must have the given birth."""
 
     holder: str
     birth: str
@@ -47,42 +49,44 @@ class HolderGrant(NamedTuple):
 
 
 class OwnUse:
-    """A holder whose requests or tokens this gateway counted recently."""
+    """The use and the reservation of a holder whose requests or tokens this gateway counted recently."""
 
     def __init__(self, born: int) -> None:
         self.born = born
-        """Version of the ledger when the total started at zero."""
+        """Version of the ledger at which the total started at zero."""
         self.total = NONE
         self.window = Window()
         self.birth = ""
-        """Birth of HAProxy's entry; empty if it has none."""
+        """Birth of the holder's entry in HAProxy; empty if HAProxy has no entry."""
         self.requests = 0
-        """HAProxy's last reported number of requests."""
+        """Number of requests that HAProxy last reported."""
         self.until = (0, 0)
-        """Numbers up to which HAProxy may accept requests, for the limits per minute and per day."""
+        """Total numbers of requests at which HAProxy stops accepting them, for the limits per minute and per day."""
         self.last_grant: Grant | None = None
-        """The grant that HAProxy has confirmed."""
+        """Last grant that HAProxy has confirmed; None while a new grant is not confirmed."""
         self.active = 0.0
-        """Time of the last request."""
+        """Time of the last request, in seconds of the steady clock."""
         self.eager = False
         """Whether requests arrived recently."""
         self.waiting = False
         """Whether a request waits for a grant."""
         self.planned = (0, 0)
-        """Like ``until``, for the next grant, after all other gateways know the plan."""
+        """Planned value of ``until``, which takes effect once all other gateways know it."""
         self.claim = 0
-        """Version at which a plan was last raised."""
+        """Version of the ledger at which ``planned`` last increased."""
         self.demand = 0
-        """Version at which a request arrived or waited. Others must know it before an indivisible rest is granted."""
+        """Version of the ledger at which a request last arrived or began to wait. If fewer requests than gateways
+        remain, this gateway takes none of them before all other gateways know this version."""
 
     def reset_entry(self, birth: str) -> None:
-        """Resets the state of HAProxy's entry: it has a new one, or none (empty ``birth``)."""
+        """Reset the state of the entry in HAProxy, which has a new entry, or none if ``birth`` is empty."""
         self.birth, self.requests, self.last_grant, self.eager = birth, 0, None, False
         self.until = self.planned = (0, 0)
 
     @property
     def reserved(self) -> tuple[int, int]:
-        """Requests that others must expect from this gateway, for the limits per minute and per day."""
+        """Numbers of requests that this gateway may still accept, for the limits per minute and per day. Other gateways
+        must not use them."""
         return (
             max(self.until[0] - self.requests, self.planned[0] - self.requests, 0),
             max(self.until[1] - self.requests, self.planned[1] - self.requests, 0),
@@ -90,11 +94,11 @@ class OwnUse:
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """The state that a restarted control process restores."""
+    """The state of the ledger that a restarted control process restores."""
 
     instance: str
     day: str
     days: dict[str, dict[str, tuple[int, int]]]
     minutes: dict[str, tuple[int, int]] = {}
     entries: dict[str, tuple[str, int]] = {}
-    """Birth and counted requests of each entry in HAProxy, by holder."""
+    """Holder -> birth and counted requests of the holder's entry in HAProxy."""

@@ -1,11 +1,13 @@
-"""The ledger: how many requests this gateway may accept, so that all gateways together enforce a holder's limits. Pure.
+"""The ledger, which decides how many requests this gateway may accept. All gateways together enforce the limits of a
+holder, which is an API key or a subject. Pure.
 
-A gateway reserves a part of the requests that no gateway has used or reserved, reports it to the others, and accepts
-that many requests without further messages. Each exchange of counts renews the reservation. A gateway that does not
-respond is assumed to use its equal part. Tokens are counted after an answer, so answers in progress may exceed the
-limits.
+A gateway reserves a part of the requests that no gateway has used or reserved. It reports the reservation to the
+others, and accepts that many requests without further messages. Each exchange of counts renews the reservation. A
+gateway that does not respond is assumed to use its equal part. Tokens are counted after an answer, so answers in
+progress may exceed the limits.
 
-HAProxy has the true counts and grants, so the ledger copies both from it. It forgets a holder only after HAProxy has.
+HAProxy has the true counts and grants, and the ledger copies both. The ledger forgets a holder only after HAProxy has
+deleted the holder's entry.
 """
 
 from __future__ import annotations
@@ -30,18 +32,19 @@ from slipway.gateway.shared_limits.usage import (
 )
 
 _IDLE_SECONDS, _HURRIED_SECONDS = 60.0, 10.0
-"""A holder without requests for this long loses its reservation and its entry. The second time applies if there are
-many holders."""
+"""Seconds without requests after which a holder loses its reservation and its entry in HAProxy. The second value
+applies if there are many holders."""
 _EAGER_SECONDS = 2.0
-"""How long a gateway is expected to need more requests after one."""
+"""Seconds after a request during which a gateway is expected to get more requests of the same holder."""
 _IDLE_PART = 4
-"""A gateway without recent requests of a holder reserves this many times less."""
+"""Divisor for the reservation of a gateway at which no requests of the holder arrived recently."""
 _MOST_CHANGED, _MOST_OTHERS = 1000, 200
-"""Maximum holders in one round: changed ones, and others. The next round continues with the next ones."""
+"""Maximum number of changed holders, and of other holders, in one round. The next round continues with the next
+holders."""
 
 
 class Ledger:
-    """The use, reservations and grants of all holders of limits."""
+    """The use, reservations and grants of all holders."""
 
     def __init__(self, address: str, instance: str, epoch: str) -> None:
         self.instance, self.epoch = instance, epoch
@@ -49,29 +52,29 @@ class Ledger:
         self.holders: dict[str, OwnUse] = {}
         self.gateways = Gateways(address)
         self.limits: Mapping[str, Limits] = {}
-        """Limits by the name of the key or subject, if it has any."""
+        """Name of the key or subject -> its limits, if it has any."""
         self.version = 0
-        """Increases with each change."""
+        """Version of the ledger, which increases with each change."""
         self._claim = 0
-        """Like OwnUse.claim, for all holders."""
+        """Version at which a silent gateway last responded again. All others must know it before a plan takes
+        effect."""
         self._confirmed_versions: dict[str, int] = {}
-        """For each other process, the version of its report on which the last confirmed grants are based."""
+        """Epoch of another gateway's process -> version of its report on which the last confirmed grants are based."""
         self._pending_versions: dict[str, int] = {}
-        """Like ``_confirmed_versions``, for the grants that HAProxy has not confirmed yet."""
+        """Epoch of another gateway's process -> version of its report on which the unconfirmed grants are based."""
         self._silent_addresses: frozenset[str] = frozenset()
-        """Addresses for which the last grants reserved an equal part."""
+        """Addresses of the silent gateways for which the last grants reserved an equal part."""
         self._changes: dict[tuple[str, str], int] = {}
-        """Version of each record's last change, in ascending order."""
+        """Instance and holder of a record -> version of its last change, in ascending order."""
         self._touched: dict[str, None] = {}
-        """Holders with changes, whose grants may change. Oldest change first."""
+        """Holders with changes, for which new grants may be needed, in the order of the changes."""
         self._remaining: list[str] = []
-        """Holders that the next rounds process before they start again."""
+        """Holders that the next rounds still have to process before they start with all holders again."""
 
     # Own use
 
     def begin_day(self, now: float) -> None:
-        """Starts a new day if ``now``, in Unix time, is in another one. Then other gateways report all records
-        again."""
+        """Start a new day if the Unix time ``now`` is in another day. Other gateways then report all records again."""
         if self.days.begin(now):
             self._changes = {key: version for key, version in self._changes.items() if key[0] == self.instance}
             for peer in self.gateways.peers.values():
@@ -87,7 +90,8 @@ class Ledger:
         waiting: bool = False,
         until: tuple[int, int] = (0, 0),
     ) -> None:
-        """Updates a holder from HAProxy's entry. A new birth means that its number of requests restarted at zero."""
+        """Update a holder from its entry in HAProxy. A new birth means a new entry, whose number of requests started
+        at zero."""
         own = self._get_own(holder)
         if own.birth != birth:
             own.reset_entry(birth)
@@ -105,7 +109,8 @@ class Ledger:
         self._touch(holder)
 
     def count(self, now: float, holder: str, used: Used) -> None:
-        """Adds to this gateway's use. The day's use is only counted for holders with a limit per day."""
+        """Add ``used`` requests and tokens to this gateway's use. The use of the day is counted only for holders with
+        a limit per day."""
         limits = get_limits(self.limits, holder)
         if used == NONE or limits is None:
             return
@@ -123,9 +128,9 @@ class Ledger:
         return own
 
     def next_holders(self) -> list[str]:
-        """Returns the holders of this round: those with changes, and some of the others in turn.
+        """Return the holders to process in this round: changed holders, and some of the other holders in turn.
 
-        Other holders keep their grant and its reservation.
+        All other holders keep their grants and reservations.
         """
         due = dict.fromkeys(islice(self._touched, _MOST_CHANGED))
         for holder in due:
@@ -137,9 +142,10 @@ class Ledger:
         return [holder for holder in due if holder in self.holders]
 
     def expire(self, now: float, due: Iterable[str]) -> list[tuple[str, str, int]]:
-        """Resets expired states. Returns the entries that HAProxy may delete: holder, birth and counted requests.
+        """End expired states of the holders in ``due``. Return the entries that HAProxy may delete, as tuples of the
+        holder, the birth and the number of counted requests.
 
-        Their use of the day is kept.
+        The use of the day of deleted entries is kept.
         """
         idle = _IDLE_SECONDS if len(self.holders) <= MOST_HOLDERS // 2 else _HURRIED_SECONDS
         drops = []
@@ -159,7 +165,7 @@ class Ledger:
         return drops
 
     def confirm_drops(self, dropped: Iterable[tuple[str, str]]) -> None:
-        """Records that HAProxy no longer has these entries (holder and birth)."""
+        """Record that HAProxy no longer has the ``dropped`` entries, given by holder and birth."""
         for holder, birth in dropped:
             own = self.holders.get(holder)
             if own is not None and own.birth == birth:
@@ -167,7 +173,7 @@ class Ledger:
                 self._change(self.instance, holder)
 
     def _trim(self) -> None:
-        """Limits the memory for the day's use, and for changes without one."""
+        """Limit the memory for the use of the day, and for changes of holders without such use."""
         for key in self.days.trim(self._used_share):
             self._changes.pop(key, None)
         if len(self._changes) > self.days.size + 2 * MOST_HOLDERS:
@@ -197,10 +203,11 @@ class Ledger:
     def build_report(
         self, now: float, epoch: str, since: int, *, asker: str = "", address: str = "", complete: bool
     ) -> Report:
-        """Returns the report for a gateway that has all changes of the process ``epoch`` up to ``since``.
+        """Return the report for a gateway that already has all changes of the process ``epoch`` up to version
+        ``since``.
 
-        ``asker``, ``address``: the other gateway's process and address. ``complete``: the report includes the counts of
-        gateways that it can query itself.
+        ``asker`` is the epoch of the requesting process, and ``address`` its address. If ``complete``, the report
+        includes the counts of gateways that the requesting gateway can query itself.
         """
         since = since if epoch == self.epoch else 0
         live = set() if complete or not since else {peer.instance for peer in self.gateways.fresh}
@@ -227,14 +234,15 @@ class Ledger:
         return Record(instance, holder, own.born, own.total, minute, day, own.reserved, own.eager, own.waiting)
 
     def merge_report(self, now: float, address: str, report: Report) -> None:
-        """Merges a gateway's report. Invalid records are ignored. Raises ValueError if it is this gateway's own."""
+        """Merge the report of another gateway. Ignore invalid records. Raise ValueError if the report comes from
+        this gateway itself."""
         if report.instance == self.instance:
             raise ValueError("it answers as this gateway itself")
         peer, before = self.gateways.update_peer(now, address, report)
         if before:
             self._relay(before)
         if not peer.fresh:
-            # Our last report may have announced an equal part for this gateway, which it may be about to use.
+            # This gateway's last report may have left the other gateway an equal part, which it may still use.
             self.version += 1
             self._claim = self.version
         peer.reported_at, peer.fresh = now, True
@@ -250,28 +258,29 @@ class Ledger:
                 self._change(record.instance, record.holder)
 
     def mark_silent(self, address: str) -> None:
-        """Records that a gateway does not respond."""
+        """Record that the gateway at ``address`` does not respond."""
         peer = self.gateways.peers.get(address)
         if peer is not None and peer.fresh:
             peer.fresh = False
             self._relay(peer)
 
     def set_gateways(self, now: float, others: Iterable[str]) -> None:
-        """Sets the addresses of the other gateways that share the limits."""
+        """Set the addresses of the other gateways that share the limits, and relay the counts of removed gateways."""
         for peer in self.gateways.set_addresses(now, others):
             self._relay(peer)
 
     def _relay(self, peer: Peer) -> None:
-        """Reports the day's use of a gateway to the others, which may not have it and can no longer query it."""
+        """Include the day's use of a gateway in the next reports, because other gateways can no longer query it."""
         for holder in list(self.days.holders(peer.instance)):
             self._change(peer.instance, holder)
 
     # Grants
 
     def build_grants(self, now: float, day_ends: float, due: Iterable[str]) -> list[HolderGrant]:
-        """Returns new grants for these holders.
+        """Return new grants for the holders in ``due`` whose grants change.
 
-        Until they are confirmed, others must expect that HAProxy has the old or the new grant, whichever allows more.
+        Until a grant is confirmed, HAProxy may have the old or the new grant. The reservation is therefore the larger
+        of both.
         """
         self._pending_versions = {peer.epoch: peer.version for peer in self.gateways.fresh}
         self._silent_addresses = self.gateways.silent
@@ -288,7 +297,8 @@ class Ledger:
         return [granted for _own, granted in changed]
 
     def confirm_grants(self, granted: Iterable[HolderGrant]) -> None:
-        """Records that HAProxy has the grants. The next report tells others which of their versions these used."""
+        """Record that HAProxy has applied the grants. The next reports contain the versions on which they are
+        based."""
         for holder, birth, grant in granted:
             own = self.holders.get(holder)
             if own is not None and own.birth == birth:
@@ -307,7 +317,7 @@ class Ledger:
             self._change(self.instance, holder)
 
     def _grant(self, now: float, day_ends: float, holder: str, own: OwnUse, limits: Limits) -> Grant:
-        """Returns the grant for a holder with an entry in HAProxy."""
+        """Return the grant for a holder with an entry in HAProxy."""
         windows = [own.window, *self.gateways.windows(holder)] if limits.requests or limits.tokens else []
         minute, day = sum_windows(windows, now), self.days.total(holder)
         alone = until = zero = tokens_rest = day_until = day_zero = day_tokens_rest = None
@@ -341,9 +351,11 @@ class Ledger:
         )
 
     def _accept_until(self, now: float, holder: str, own: OwnUse, limit: int, rest: int, used: int, index: int) -> int:
-        """Returns the number up to which HAProxy may accept requests, and makes the next plan.
+        """Return the total number of requests at which HAProxy must stop accepting requests, and update the plan for
+        the next grant.
 
-        A plan takes effect when all other gateways know it. ``used``: this gateway's own use of the limit.
+        A plan takes effect when all other gateways know it. ``rest`` is the unused part of the limit at all gateways,
+        and ``used`` the use at this gateway. ``index`` is 0 for a limit per minute, and 1 for a limit per day.
         """
         others = self.gateways
         free = max(rest - others.reserved_by_others(now, holder, limit, index, self.days), 0)
@@ -354,7 +366,7 @@ class Ledger:
             return own.requests + held
         share = self._share(holder, own, free, planned)
         if others.any_misses_this:
-            # The other gateway gets no answers from here, so it only expects the equal part.
+            # The other gateway gets no answers from this gateway, so it leaves this gateway only the equal part.
             share = min(share, max(held, others.equal_part(limit, others.address) - used, 0))
         self._plan(holder, own, index, share)
         return own.requests + (min(share, planned) if any(map(others.is_fresh, others.addresses)) else share)
@@ -370,14 +382,15 @@ class Ledger:
             own.claim = self.version
 
     def _share(self, holder: str, own: OwnUse, free: int, planned: int) -> int:
-        """Returns this gateway's share of the free requests. The shares of all gateways together are at most
+        """Return this gateway's share of the ``free`` requests. The shares of all gateways add up to at most
         ``free``."""
         number = self.gateways.number
         if free >= number:
             return free // (number if own.eager or number == 1 else number * _IDLE_PART)
         if not self.gateways.all_know(own.demand):
             return planned
-        # An indivisible rest goes to the first gateways where a request waits, or otherwise where one arrived recently.
+        # With fewer free requests than gateways, one each goes to the first gateways at which a request waits, or
+        # otherwise to those at which a request arrived recently.
         names = self._instances_with(holder, own, "waiting") or self._instances_with(holder, own, "eager")
         return int(self.instance in sorted(names)[:free])
 
@@ -387,7 +400,7 @@ class Ledger:
     # Restarts
 
     def save(self, now: float) -> Saved:
-        """Returns the state to save for the next process."""
+        """Return the state to save for the next process in this pod."""
         own = self.holders.items()
         return Saved(
             self.instance,
@@ -398,9 +411,9 @@ class Ledger:
         )
 
     def restore(self, now: float, saved: Saved) -> None:
-        """Restores the state of the previous process after begin_day.
+        """Restore the state of the previous process in this pod. The caller must call ``begin_day`` first.
 
-        Its last minute counts as used now. HAProxy itself reports what it may still accept.
+        The use in the last minute counts as used now. HAProxy itself reports its grants.
         """
         self.instance = saved.instance
         if saved.day == self.days.day:

@@ -1,7 +1,8 @@
-"""Messages between gateways, signed with a key that only they have. Pure, except for reading the key.
+"""Messages between gateways, signed with a key that only gateways have. Pure, except for reading the key.
 
-A request contains its recipient, its time and a random number, and the answer's signature covers this number. Another
-pod can therefore not replay a request for long, not forward one to another gateway, and not replay an answer.
+A request contains its recipient, its time and a random number, and the signature of the answer covers this number.
+Another pod can therefore not replay a request after 30 seconds, forward a request to another gateway, or replay an
+answer.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.gateway.shared_limits.usage import MOST_BYTES, Count, Report
 
 LONGEST_REQUEST = 1024
-"""Maximum length of a request's line in bytes."""
+"""Maximum length of a request in bytes. A request is one line."""
 SIGNATURE = 64
 """Length of a signature in characters."""
 _AGE_SECONDS = 30
-"""Allowed age of a request, including the difference between clocks."""
+"""Maximum age of a request in seconds, including the difference between the clocks of the gateways."""
 _LEAST_KEY = 32
 _REQUEST, _ANSWER = b"request", b"answer"
 
 
 class SealError(ValueError):
-    """A message is not from a gateway. The text is the reason, without any part of the message."""
+    """A message is not from a gateway. The text of the error is the reason, and contains no part of the message."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -37,9 +38,9 @@ class Request(msgspec.Struct, frozen=True):
     """Address of the recipient."""
     nonce: Annotated[str, msgspec.Meta(min_length=32, max_length=64)]
     at: int
-    """Unix time."""
+    """Unix time at which the request was sent."""
     asker: Annotated[str, msgspec.Meta(max_length=64)]
-    """Epoch of the sending process."""
+    """Epoch, a random ID, of the sending process."""
     address: Annotated[str, msgspec.Meta(max_length=100)] = ""
     """Address of the sender."""
     busy: bool = False
@@ -51,22 +52,22 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Seal:
-    """Signs and verifies messages."""
+    """The key with which gateways sign and verify messages."""
 
     def __init__(self, key: bytes) -> None:
-        """Raises ValueError if the key is too short."""
+        """Raise ValueError if the key has fewer than 32 bytes."""
         if len(key) < _LEAST_KEY:
             raise ValueError(f"the key has {len(key)} bytes, and needs at least {_LEAST_KEY}")
         self._key = key
 
     def seal_request(self, request: Request) -> bytes:
-        """Returns the signed request as a line."""
+        """Sign a request. Return the signature and the request as one line."""
         body = msgspec.json.encode(request)
         return self._sign(_REQUEST, body).encode() + body + b"\n"
 
     def open_request(self, line: bytes, own: str, now: float) -> Request:
-        """Returns the request in a line that a gateway recently sent to ``own``. Raises SealError for any other
-        line."""
+        """Verify and return a request. Raise SealError unless a gateway sent ``line`` to the address ``own``
+        recently. ``now`` is the Unix time."""
         body = self._verify(line.rstrip(b"\n"), _REQUEST)
         try:
             request = decode_json(body, Request, most=LONGEST_REQUEST)
@@ -79,12 +80,13 @@ class Seal:
         return request
 
     def seal_answer(self, nonce: str, report: Report) -> bytes:
-        """Returns the signed answer to the request with this nonce."""
+        """Return the signed answer to the request with the given nonce."""
         body = msgspec.json.encode(report)
         return self._sign(_ANSWER, nonce.encode(), body).encode() + body
 
     def open_answer(self, nonce: str, answer: bytes) -> Report:
-        """Returns the report in an answer to the request with this nonce. Raises SealError."""
+        """Verify an answer and return its report. Raise SealError unless a gateway sent it as the answer to the
+        request with the given nonce."""
         body = self._verify(answer, _ANSWER, nonce.encode())
         try:
             return decode_json(body, Report, most=MOST_BYTES)
@@ -105,5 +107,6 @@ class Seal:
 
 
 def load_seal(path: str) -> Seal:
-    """Returns the seal with the key in a file. Raises OSError or ValueError."""
+    """Return the seal with the key in a file. Raise OSError if the file cannot be read, and ValueError if the key is
+    too short."""
     return Seal(Path(path).read_bytes().strip())

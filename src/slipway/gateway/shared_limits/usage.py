@@ -1,7 +1,7 @@
-"""Use of limits: requests and tokens of each holder in the last minute and on the day, at all gateways. Pure.
+"""Use of limits: requests and tokens of each holder in the last minute and on the current day, at all gateways. Pure.
 
-Each gateway counts its own use. A count belongs to one gateway and only increases, so a repeated, late or indirect
-report changes nothing. A holder is an API key or the subject of a token.
+A holder is an API key or the subject of a token. Each gateway counts its own use. A count belongs to one gateway and
+only increases, so a repeated, late or indirect report does no harm.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import msgspec
 
 MINUTE = 60.0
 MOST_HOLDERS = 20_000
-"""Maximum holders that a gateway remembers from another gateway's reports."""
+"""Maximum number of holders that a gateway remembers from the reports of another gateway."""
 MOST_DAILY = 60_000
-"""Maximum counts of the day that a gateway remembers: one for each holder and gateway."""
+"""Maximum number of daily counts that a gateway remembers. There is one count for each holder and gateway."""
 MOST_INSTANCES = 256
-"""Maximum gateways of one day."""
+"""Maximum number of gateways with counts on one day."""
 MOST_RECORDS = 2_000
-"""Maximum records of one report. The others follow in the next one."""
+"""Maximum number of records in one report. Further records follow in the next report."""
 MOST_BYTES = 2 << 20
-"""Maximum size of one report."""
+"""Maximum size of one report in bytes."""
 _BACK = dt.timedelta(hours=1)
 _HOLDER = re.compile(r"[!-~]{1,300}")
 _INSTANCE = re.compile(r"[0-9a-f]{32}")
@@ -33,25 +33,25 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
 class Used(NamedTuple):
-    """Used requests and tokens."""
+    """The numbers of used requests and used tokens."""
 
     requests: int = 0
     tokens: int = 0
 
     def plus(self, other: tuple[int, int]) -> Used:
-        """Returns the sum of both."""
+        """Return the sums of the requests and of the tokens."""
         return Used(self.requests + other[0], self.tokens + other[1])
 
     def minus(self, other: tuple[int, int]) -> Used:
-        """Returns the difference, at least zero."""
+        """Return the differences of the requests and of the tokens, but at least zero."""
         return Used(max(self.requests - other[0], 0), max(self.tokens - other[1], 0))
 
     def minimum(self, other: tuple[int, int]) -> Used:
-        """Returns the smaller number of each."""
+        """Return the smaller number of requests, and the smaller number of tokens."""
         return Used(min(self.requests, other[0]), min(self.tokens, other[1]))
 
     def maximum(self, other: tuple[int, int]) -> Used:
-        """Returns the larger number of each."""
+        """Return the larger number of requests, and the larger number of tokens."""
         return Used(max(self.requests, other[0]), max(self.tokens, other[1]))
 
 
@@ -59,19 +59,20 @@ NONE = Used()
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """One gateway's counts for one holder."""
+    """The counts of one gateway for one holder."""
 
     instance: str
     holder: str
     born: Count = 0
-    """Changes each time that the total restarts at zero."""
+    """Version of the sender's ledger at which ``total`` last started at zero."""
     total: tuple[Count, Count] = (0, 0)
     minute: tuple[Count, Count] = (0, 0)
-    """Requests and tokens of the last minute."""
+    """Requests and tokens in the last minute."""
     day: tuple[Count, Count] = (0, 0)
-    """Requests and tokens of the report's day."""
+    """Requests and tokens on the day of the report."""
     reserved: tuple[Count, Count] = (0, 0)
-    """Requests that the gateway may accept without another exchange, for the limits per minute and per day."""
+    """Numbers of requests that the gateway may accept without another exchange, for the limits per minute and per
+    day."""
     eager: bool = False
     """Whether requests recently arrived at the gateway."""
     waiting: bool = False
@@ -88,28 +89,28 @@ class Report(msgspec.Struct, frozen=True):
 
     instance: str
     epoch: str
-    """Identifies the process. Totals and versions start at zero in each."""
+    """Random ID of the gateway's process. Totals and versions start at zero in each process."""
     day: str
     version: Count
-    """Version of this report. The next request contains it, to get the changes since then."""
+    """Version of this report. The next request contains it to get only later changes."""
     acknowledged: Count | None = msgspec.field(name="seen")
-    """Version of the requesting process that the last grants took into account. None: that process does not respond, so
-    they reserved its equal part."""
+    """Version of the requesting gateway's report on which the last grants are based. None if that gateway does not
+    respond, so that the grants leave it its equal part."""
     more: bool
     """Whether further records did not fit in this report."""
     records: Annotated[tuple[Record, ...], msgspec.Meta(max_length=MOST_RECORDS)]
 
 
 class Window:
-    """Use in the last minute, in slots of a second."""
+    """The use in the last minute, in slots of one second."""
 
     def __init__(self) -> None:
         self.slots: deque[tuple[int, Used]] = deque()
-        """Second and use of each slot. Oldest first."""
+        """Second (Unix time) and use of each slot, oldest slot first."""
         self._sum = NONE
 
     def add(self, now: float, used: Used) -> None:
-        """Adds use at the time ``now``."""
+        """Add requests and tokens that were used at the time ``now``."""
         if used == NONE:
             return
         second = int(now)
@@ -121,7 +122,7 @@ class Window:
         self._sum = self._sum.plus(used)
 
     def used(self, now: float) -> Used:
-        """Returns the use in the last minute. Expired slots are removed as a whole."""
+        """Return the use in the last minute. Remove expired slots, but only as a whole."""
         slots = self.slots
         while slots and slots[0][0] + 1 + MINUTE <= now:
             self._sum = self._sum.minus(slots.popleft()[1])
@@ -129,7 +130,7 @@ class Window:
 
 
 def sum_windows(windows: Iterable[Window], now: float) -> Used:
-    """Returns the total use of all windows in the last minute."""
+    """Return the total use of all windows in the last minute."""
     requests = tokens = 0
     for window in windows:
         used = window.used(now)
@@ -138,9 +139,10 @@ def sum_windows(windows: Iterable[Window], now: float) -> Used:
 
 
 def free_at(windows: Iterable[Window], index: int, needed: int) -> int:
-    """Returns the Unix time at which ``needed`` requests (index 0) or tokens (index 1) will have left these windows.
+    """Return the Unix time at which ``needed`` requests (``index`` 0) or tokens (``index`` 1) will have expired in the
+    windows.
 
-    Returns 0 if nothing is needed, or the windows are empty.
+    Return 0 if none are needed or the windows are empty.
     """
     if needed <= 0:
         return 0
@@ -154,7 +156,7 @@ def free_at(windows: Iterable[Window], index: int, needed: int) -> int:
 
 
 class Days:
-    """Use of each holder on the current day, by gateway."""
+    """The use of each holder on the current day, for each gateway."""
 
     def __init__(self) -> None:
         self.day = ""
@@ -163,9 +165,9 @@ class Days:
         self.size = 0
 
     def begin(self, now: float) -> bool:
-        """Starts a new day if this Unix time is in another day. Returns whether it is.
+        """Start a new day if the Unix time ``now`` is in another day. Return whether it is.
 
-        A clock that is set back past midnight by less than an hour does not start the previous day again.
+        If a clock is set back past midnight by less than an hour, the previous day does not start again.
         """
         time = dt.datetime.fromtimestamp(now, dt.UTC)
         day = time.date().isoformat()
@@ -175,15 +177,16 @@ class Days:
         return True
 
     def total(self, holder: str) -> Used:
-        """Returns the use at all gateways."""
+        """Return the use of a holder at all gateways."""
         return self._totals.get(holder, NONE)
 
     def used_by(self, instance: str, holder: str) -> Used:
-        """Returns the use at one gateway."""
+        """Return the use of a holder at one gateway."""
         return self._counts.get(instance, {}).get(holder, NONE)
 
     def raise_count(self, instance: str, holder: str, used: Used) -> bool:
-        """Sets a gateway's count if it is larger than the old one. Returns whether it is."""
+        """Raise the count of a holder at a gateway to ``used``, but never lower it. Return whether the count
+        changed."""
         if instance not in self._counts and len(self._counts) >= MOST_INSTANCES:
             return False
         counts = self._counts.setdefault(instance, {})
@@ -197,18 +200,18 @@ class Days:
         return True
 
     def holders(self, instance: str) -> Mapping[str, Used]:
-        """Returns one gateway's counts by holder."""
+        """Return the use at one gateway, by holder."""
         return self._counts.get(instance, {})
 
     def instances(self) -> tuple[str, ...]:
-        """Returns the gateways with counts."""
+        """Return the instance IDs of the gateways with counts."""
         return tuple(self._counts)
 
     def trim(self, part: Callable[[str, Used], float]) -> list[tuple[str, str]]:
-        """Removes a tenth of the holders if there are too many counts: those with the smallest ``part`` of their
-        limits.
+        """If there are too many counts, remove the tenth of the holders that have used the smallest part of their
+        limits. Return the gateway and the holder of each removed count.
 
-        ``part``: returns the used part of a holder's limits. Returns gateway and holder of each removed count.
+        ``part`` returns the used part of the limits, from a holder and its use.
         """
         if self.size <= MOST_DAILY:
             return []
@@ -226,22 +229,22 @@ class Days:
 
 
 class Peer:
-    """The state of another gateway's process."""
+    """The last known state of another gateway's process."""
 
     def __init__(self, instance: str, epoch: str) -> None:
         self.instance, self.epoch = instance, epoch
         self.version, self.complete = 0, False
         self.fresh = False
-        """Whether it answered the last request."""
+        """Whether the gateway answered the last request."""
         self.reported_at = 0.0
         self.acknowledged: int | None = 0
-        """The field ``acknowledged`` of its last report."""
+        """The field ``acknowledged`` of the gateway's last report."""
         self.records: dict[str, Record] = {}
         self.windows: dict[str, Window] = {}
-        """Use in the last minute, by holder."""
+        """Holder -> use in the last minute."""
 
     def make_room(self, now: float, number: int) -> None:
-        """Removes idle holders if ``number`` new ones may exceed the limit."""
+        """Remove idle holders if ``number`` new holders could exceed the limit ``MOST_HOLDERS``."""
         if len(self.records) + number <= MOST_HOLDERS:
             return
         idle = [
@@ -253,7 +256,8 @@ class Peer:
             del self.records[holder], self.windows[holder]
 
     def add_record(self, now: float, record: Record) -> None:
-        """Stores a record of the peer's use. New use is at most the record's use in the last minute."""
+        """Store a record of the peer's use, unless there are too many. Add the difference to the previous record to
+        the last minute, but at most the use that the record reports for the last minute."""
         before = self.records.get(record.holder)
         if before is None and len(self.records) >= MOST_HOLDERS:
             return
@@ -267,6 +271,6 @@ class Peer:
         window.add(now, new)
 
     def used_last_minute(self, now: float, holder: str) -> Used:
-        """Returns the peer's use in the last minute."""
+        """Return a holder's use at the peer in the last minute."""
         window = self.windows.get(holder)
         return window.used(now) if window else NONE

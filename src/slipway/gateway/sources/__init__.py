@@ -1,1 +1,1 @@
-"""Sources of the routing table and the keys: the cluster, or a file."""
+"""Sources of the routing table and of the API keys: the cluster, or a file."""

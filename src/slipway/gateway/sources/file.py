@@ -1,4 +1,5 @@
-"""A file as the source of table and keys: for tests, benchmarks and gateways outside a cluster."""
+"""A file as the source of the routing table and of the API keys, for tests, benchmarks and gateways outside a
+cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _FILE_SECONDS = 0.1
 
 
 class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A model with a route, or with the reason why it is not ready."""
+    """A model with its endpoints and its route, or the reason why it is not ready."""
 
     endpoints: tuple[str, ...] = ()
     route: Route = Route()
@@ -25,18 +26,19 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table in a JSON file: endpoints (``host:port``) by model, or a ModelEntry; API keys and rights by name."""
+    """The content of the JSON file. ``models`` maps model IDs to endpoints (``host:port``) or a ``ModelEntry``, and
+    ``keys`` and ``rights`` map names to API keys and their rights."""
 
     models: dict[str, tuple[str, ...] | ModelEntry]
     keys: dict[str, str] = {}
     refused: dict[str, str] = {}
-    """Reasons of refused models by ID."""
+    """ID of a rejected model -> reason of the rejection."""
     rights: dict[str, Rights] = {}
     gateways: tuple[str, ...] = ()
     """``host:port`` of each gateway's exchange."""
 
     def table(self) -> RoutingTable:
-        """Returns a table in which each model is a Service of the namespace ``static``."""
+        """Return the routing table, in which each model is a Service in the namespace ``static``."""
         models = {
             name: model if isinstance(model, ModelEntry) else ModelEntry(model) for name, model in self.models.items()
         }
@@ -55,22 +57,22 @@ class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return RoutingTable({b.name: b for b in backends}, ids, cards, listed, refused=self.refused)
 
     def hash_keys(self) -> tuple[tuple[str, str], ...]:
-        """Returns hash and name of each key, like keys.hash_keys."""
+        """Return the upper-case SHA-256 and the name of each API key."""
         return tuple(
             sorted((hashlib.sha256(key.encode()).hexdigest().upper(), name) for name, key in self.keys.items())
         )
 
 
 class FileSource:
-    """Reads the table from a file, and rereads it after each change."""
+    """A source that reads the routing table from a file, and reads it again after each change."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     async def run(self, publish: Publish) -> None:
-        """Publishes the file's table and keys now and after each change, until cancelled.
+        """Publish the table and the keys in the file, at once and after each change, until cancelled.
 
-        Raises OSError or msgspec.DecodeError if the file cannot be read.
+        Raise OSError or msgspec.DecodeError if the file cannot be read or parsed.
         """
         before: bytes | None = None
         while True:

@@ -1,4 +1,5 @@
-"""The cluster as the source of table and API keys: Services, EndpointSlices, namespaces and one Secret."""
+"""The cluster as the source of the routing table and of the API keys: Services, EndpointSlices, namespaces and one
+Secret."""
 
 from __future__ import annotations
 
@@ -51,27 +52,31 @@ from slipway.serving.status.unready import MOST_BYTES, UNREADY
 log = logging.getLogger(__name__)
 
 GATEWAY_SERVICE = "slipway-gateway"
-"""The Service of the gateway pods."""
+"""Name of the Service of the gateway pods."""
 
 _KEYS_SECONDS = 5.0
-"""Seconds between two reads of the Secret. Polling needs the least permission: one verb on one name."""
+"""Seconds between two reads of the Secret. Polling needs fewer permissions than a watch: only ``get`` for one name."""
 _SETTLE_SECONDS = 0.02
 DEFAULTS = Settings()
 _MOST_CHARACTERS = 4 << 20
-"""Maximum characters of annotations cached for one namespace: many times its limit in the table."""
+"""Maximum number of characters of the cached annotations of one namespace, which is many times the namespace's limit in
+the table."""
 _REPORTS_PER_MINUTE = 50
-"""Maximum faults and handovers of one namespace that are logged and recorded as Events. Prevents floods by a tenant."""
+"""Maximum number of faults, and of handovers, per minute and namespace that are logged and recorded as Events. It
+prevents a tenant from flooding the log."""
 
 
 class _RateLimiter:
-    """Limits reports per minute separately for each subject, so that many reports about one do not hide others."""
+    """A limiter of reports per minute, separately for each subject, so that many reports about one subject do not hide
+    reports about others."""
 
     def __init__(self) -> None:
         self._minute = 0
         self._counts: Counter[str] = Counter()
 
     def allows(self, subject: str) -> bool:
-        """Whether one more report is allowed. Logs the first time that it is not."""
+        """Whether one more report about ``subject`` is allowed in this minute. Count the report, and log a warning
+        when the limit is first exceeded."""
         minute = int(time.monotonic() / 60)
         if minute != self._minute:
             self._minute, self._counts = minute, Counter()
@@ -82,7 +87,8 @@ class _RateLimiter:
 
 
 class KubernetesSource:
-    """Watches Services with the route label and their EndpointSlices, and polls the Secret with keys."""
+    """A source that watches Services with the route label and their EndpointSlices, and polls the Secret with the API
+    keys."""
 
     def __init__(
         self,
@@ -91,7 +97,7 @@ class KubernetesSource:
         secret: Key | None,
         settings: Settings = DEFAULTS,
     ) -> None:
-        """``secret``: the Secret with the API keys; None: no key is required."""
+        """``secret`` is the Secret with the API keys, or None if no key is required."""
         self._client = client
         self._secret = secret
         self._settings = settings
@@ -126,7 +132,7 @@ class KubernetesSource:
         )
 
     async def run(self, publish: Publish) -> None:
-        """Publishes the first snapshot when table and keys are complete, and each later one, until cancelled."""
+        """Publish the first snapshot once table and keys are complete, and then each new snapshot, until cancelled."""
         optional = (self._namespaces, self._gateways)
         informers = [self._services, self._slices, *(informer for informer in optional if informer)]
         for informer in informers:
@@ -146,7 +152,7 @@ class KubernetesSource:
                 await asyncio.sleep(_SETTLE_SECONDS)
 
     def _exchange_addresses(self) -> dict[str, bool]:
-        """Returns the address of each gateway pod's exchange, and whether the pod is Ready."""
+        """Return whether each gateway pod is Ready, by the address of its exchange (``host:port``)."""
         _host, port = split_address(self._settings.exchange_listen)
         family = "IPv6" if ":" in os.environ.get("POD_IP", "") else "IPv4"
         pieces = self._gateways.store.all() if self._gateways else ()
@@ -164,18 +170,19 @@ class KubernetesSource:
 
     @property
     def away_since(self) -> float:
-        """Unix time since when the API server is unreachable; 0 while it responds."""
+        """Unix time since which the API server has been unreachable; 0 while it responds."""
         return max(self._services.silent_since, self._slices.silent_since)
 
     def serves(self) -> Callable[[str], bool]:
-        """Returns a function that checks whether the Services of a namespace are served now.
+        """Return a function that checks whether the gateway currently serves the Services of a namespace.
 
-        For cluster-scoped objects, whose namespace is empty, it is true only if all namespaces are served.
+        For an empty namespace, as of cluster-scoped objects, the function returns true only if all namespaces are
+        served.
         """
         return self._rules().serves
 
     def owners(self) -> dict[str, str]:
-        """Returns the UID of the resource that owns each routed Service, by backend name."""
+        """Return the UID of the resource that owns each Service, by backend name. Omit Services without an owner."""
         owned = ((key(service), controller_owner(service)) for service in self._services.store.all())
         return {f"{name.namespace}:{name.name}": owner.uid for name, owner in owned if owner}
 
@@ -185,7 +192,7 @@ class KubernetesSource:
         return Rules(self._settings.id_owners, frozenset(self._settings.hub_organizations), namespaces)
 
     def _report_faults(self, faults: frozenset[Fault]) -> None:
-        """Logs each new fault and records an Event for its Service."""
+        """Log each new fault, and record an Event for its Service."""
         reported = set(faults & self._reported)
         for fault in sorted(faults - self._reported):
             if not self._limiter.allows(f"faults in namespace {fault.namespace}"):
@@ -198,7 +205,7 @@ class KubernetesSource:
         self._reported = frozenset(reported)
 
     def _report_handovers(self, table: RoutingTable, services: list[Object]) -> None:
-        """Logs IDs that moved to another Service, and records Events for both, even if one was deleted."""
+        """Log IDs that now lead to another Service, and record Events for both Services, even if one was deleted."""
         uids = {f"{key(service).namespace}:{key(service).name}": uid(service) for service in services}
         for handover in self._handovers.observe(table, uids):
             between = f"IDs that move from namespace {handover.loser.namespace} to {handover.winner.namespace}"
@@ -212,13 +219,13 @@ class KubernetesSource:
         self._recorder.record(SERVICE, _reference(winner), "Normal", "IdTaken", handover.message_to_winner())
 
     def report_not_woken(self, backend: Backend, message: str) -> None:
-        """Records an Event for the Service of a model that cannot be scaled from zero."""
+        """Record an Event for the Service of a model that cannot be scaled from zero."""
         service = self._services.store.get(Key(backend.namespace, backend.service))
         if service is not None:
             self._recorder.record(SERVICE, service, "Warning", "NotWoken", message)
 
     def report_woken(self, backend: Backend, message: str) -> None:
-        """Records an Event for the resource that was scaled from zero: the owner of the Service."""
+        """Record an Event for the resource that was scaled from zero, which is the owner of the Service."""
         service = self._services.store.get(Key(backend.namespace, backend.service))
         owner = controller_owner(service) if service is not None else None
         if owner is None or not self._limiter.allows(f"wake-ups in namespace {backend.namespace}"):
@@ -236,9 +243,9 @@ class KubernetesSource:
                 self._changed.set()
 
     async def _read_keys(self, secret: Key) -> Keyring:
-        """Reads the keys; none if the Secret does not exist.
+        """Read the API keys. Return an empty keyring if the Secret does not exist.
 
-        Retries until the API server responds. Old keys stay valid.
+        Retry until the API server responds. Until then, the old keys remain valid.
         """
         pause = 1.0
         while True:
@@ -252,7 +259,7 @@ class KubernetesSource:
                 pause = min(2 * pause, 30.0)
 
     def _keyring(self, secret: Object) -> Keyring:
-        """Returns the keys of the Secret. Logs new problems of their rights, and records an Event for each."""
+        """Return the keys in the Secret. Log each new problem with their rights, and record an Event for it."""
         counted = self._settings.count_tokens
         now = dt.datetime.now(dt.UTC)
         ring, problems = keys.build_keyring(secret, self._keys, now, tokens_counted=counted)
@@ -272,14 +279,15 @@ def _reference(holder: Holder) -> Object:
 
 
 class AnnotationBudget:
-    """Limits the characters of annotations that the cache keeps for each namespace."""
+    """The limit for the characters of annotations that the cache keeps for each namespace."""
 
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}
         self._used: Counter[str] = Counter()
 
     def trim(self, service: Object) -> Object:
-        """Returns the Service for the cache, without its annotation if the namespace has used its budget."""
+        """Return the parts of a Service to cache. Replace the route with a marker if the namespace has used its
+        budget."""
         trimmed = _trim_service(service)
         ident, namespace, annotations = uid(service), key(service).namespace, trimmed["metadata"]["annotations"]
         size, others = len(annotations.get(ROUTE, "")), self._used[namespace] - self._sizes.get(ident, 0)
@@ -289,15 +297,15 @@ class AnnotationBudget:
         return trimmed
 
     def release(self, change: Change) -> None:
-        """Returns the budget of a deleted Service."""
+        """Release the budget that a deleted Service used."""
         if change.new is None and change.old is not None:
             self._used[change.key.namespace] -= self._sizes.pop(uid(change.old), 0)
 
 
 def _trim_service(service: Object) -> Object:
-    """Returns the fields of a Service that the table and Events need.
+    """Return the fields of a Service that the table and Events need.
 
-    A list or text that is too long keeps enough to be recognized as too long.
+    Cut a list or text that is too long, but leave it long enough to be rejected as too long.
     """
     metadata = service["metadata"]
     metadata_left = {
@@ -316,7 +324,8 @@ def _trim_service(service: Object) -> Object:
 
 
 def pod_hosts(piece: Object) -> dict[str, bool]:
-    """Returns the address of each pod in an EndpointSlice, and whether it is Ready. Terminating pods are not."""
+    """Return whether each pod in an EndpointSlice is Ready, by the address of the pod. Terminating pods are not
+    Ready."""
     namespace = key(piece).namespace
     return {
         host: endpoint["conditions"].get("ready") is not False
@@ -327,7 +336,7 @@ def pod_hosts(piece: Object) -> dict[str, bool]:
 
 
 def _trim_slice(piece: Object) -> Object:
-    """Returns the fields of an EndpointSlice that the table needs."""
+    """Return the fields of an EndpointSlice that the table needs."""
     metadata = piece["metadata"]
     metadata_left = {k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion") if k in metadata}
     metadata_left["labels"] = {SERVICE_NAME: (metadata.get("labels") or {}).get(SERVICE_NAME, "")}

@@ -1,4 +1,5 @@
-"""The advice for each reason. scripts/advice.py generates advice.json from docs/reference/troubleshooting.md."""
+"""The advice for each reason of a condition. ``scripts/advice.py`` generates ``advice.json`` from
+docs/reference/troubleshooting.md."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ import msgspec
 
 
 class Advice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The advice for one reason."""
+    """The advice for one reason of a condition."""
 
     do: str = ""
     cases: dict[str, str] = {}
-    """Advice for messages that contain a text, by that text."""
+    """Part of a message -> advice for conditions whose messages contain it."""
 
 
 @cache
@@ -22,7 +23,7 @@ def _load_advice() -> dict[str, Advice]:
 
 
 def advise(reason: str, message: str) -> str:
-    """Returns the advice for a condition with this reason and message; empty if there is none."""
+    """Return the advice for a condition with the given reason and message; empty if there is none."""
     advice = _load_advice().get(reason)
     if advice is None:
         return ""

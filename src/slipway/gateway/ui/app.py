@@ -33,7 +33,7 @@ from slipway.gateway.ui.overview import (
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _FRESH_SECONDS = 1.0
-"""How long an answer is cached, so that many open pages share one."""
+"""Seconds for which an answer is cached, so that many open pages share it."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -46,11 +46,12 @@ HEADERS = {
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }
-"""Headers of every answer. Browsers may run, load and request only the gateway's own files. Text is never markup."""
+"""Headers of every answer. They restrict browsers to the gateway's own files, and keep scripts from interpreting text
+as markup."""
 
 
 class CachedAnswer(NamedTuple):
-    """A body with its compressed form and its tag, which answers several requests."""
+    """A response body that several requests share, with its gzip-compressed form and its ETag."""
 
     content_type: str
     body: bytes
@@ -58,7 +59,8 @@ class CachedAnswer(NamedTuple):
     tag: str
 
     def respond(self, request: web.Request) -> web.Response:
-        """Returns the response: status 304 if the client has this body; compressed if the client accepts gzip."""
+        """Return the response to a request: status 304 if the client already has the body, and otherwise the body,
+        compressed if the client accepts gzip."""
         headers = {**HEADERS, "ETag": self.tag}
         if request.headers.get("If-None-Match") == self.tag:
             return web.Response(status=304, headers=headers)
@@ -70,7 +72,7 @@ class CachedAnswer(NamedTuple):
 
 
 def build_answer(content_type: str, body: bytes) -> CachedAnswer:
-    """Returns an answer that also has the body compressed, and a tag by which clients cache it."""
+    """Build a cached answer: compress the body, and compute its ETag."""
     tag = hashlib.sha256(body).hexdigest()[:20]
     return CachedAnswer(content_type, body, gzip.compress(body, 6, mtime=0), f'"{tag}"')
 
@@ -80,13 +82,13 @@ class Overview(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     version: str
     replica: str
-    """The gateway pod that answers. Each pod counts its own requests."""
+    """Name of the gateway pod that answers. Each pod counts only its own requests."""
     keys: bool
     """Whether requests need an API key."""
     away_since: int = 0
-    """Unix time since when the API server is unreachable; missing while it responds."""
+    """Unix time since which the API server has been unreachable; omitted while it responds."""
     unread: tuple[str, ...] = ()
-    """Kinds of resources that cannot be read."""
+    """Kinds of resources that cannot be read from the API server."""
     counted: bool
     """Whether HAProxy's counters are available."""
     models: tuple[Model, ...]
@@ -94,7 +96,7 @@ class Overview(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Page:
-    """The handlers of the page."""
+    """The HTTP handlers of the page."""
 
     def __init__(
         self,
@@ -106,17 +108,18 @@ class Page:
         replica: str,
         rights: Callable[[], Mapping[str, Rights]] = dict,
     ) -> None:
-        """``counters`` may raise CommandError. ``replica``: name of this pod; ``rights``: by name of the API key."""
+        """``counters`` may raise CommandError. ``replica`` is the name of this pod. ``rights`` returns the rights by
+        the name of the API key."""
         self._table, self._cluster, self._fetch_counters = table, cluster, counters
         self._keys, self._replica, self._rights = keys, replica, rights
         self._lock, self._counting = asyncio.Lock(), asyncio.Lock()
         self._last_reading: tuple[float, Mapping[str, BackendCounters] | None] = (-_FRESH_SECONDS, None)
-        """Time of the last reading, and HAProxy's counters."""
+        """Monotonic time of the last reading, and HAProxy's counters by backend; None if HAProxy did not respond."""
         self._overviews: dict[str, tuple[float, CachedAnswer]] = {}
-        """Time and answer by name of the API key. Keys that may use every model share the empty name."""
+        """Name of the API key -> monotonic time and answer. Keys that may use every model share the empty name."""
 
     def add_to(self, application: web.Application) -> None:
-        """Adds the routes below ``/ui/``."""
+        """Add the routes below ``/ui/`` to an application."""
         files = {name: _file(name or "index.html") for name in FILES}
 
         async def send_file(request: web.Request) -> web.Response:
@@ -143,7 +146,8 @@ class Page:
         application.router.add_get("/ui/{path:.*}", _path_not_found)
 
     async def overview(self, api_key: str = "") -> CachedAnswer:
-        """Returns the models and conflicts that the key of this name may use."""
+        """Return the overview as JSON, with only the models and conflicts that the API key named ``api_key`` may
+        see."""
         name = api_key if get_rights(self._rights(), api_key).restricted else ""
         async with self._lock:
             now = time.monotonic()
@@ -171,7 +175,8 @@ class Page:
         )
 
     async def detail(self, kind: str, namespace: str, name: str, api_key: str = "") -> Detail | None:
-        """Returns all data of a model; None if it does not exist, or the key of this name may not use it."""
+        """Return all data of a model. Return None if the model does not exist, or the API key named ``api_key`` must
+        not use it."""
         counters = await self._get_counters()
         cluster, table = self._visible_to(api_key)
         return build_detail(cluster, table, counters or {}, kind, namespace, name)
@@ -182,7 +187,7 @@ class Page:
         return restrict_to(cluster, table, permitted_backends(rights, table)) if rights.restricted else (cluster, table)
 
     async def _get_counters(self) -> Mapping[str, BackendCounters] | None:
-        """Returns HAProxy's counters, which all clients share for a moment; None if HAProxy does not respond."""
+        """Return HAProxy's counters, which are read at most once per second, or None if HAProxy does not respond."""
         async with self._counting:
             now = time.monotonic()
             if now - self._last_reading[0] >= _FRESH_SECONDS:

@@ -1,4 +1,4 @@
-"""The page's data: resources, routing table and counters in, documents of the JSON API out. Pure."""
+"""The data of the page: builds the documents of the JSON API from resources, the routing table and counters. Pure."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from slipway.gateway.ui.resources import Condition, Resource
 from slipway.kube.schemas.conditions import READY, RECONCILING, STALLED
 
 SERVICE = "services"
-"""Kind of a model that has a labelled Service only, and no resource."""
+"""Kind of a model that consists only of a labelled Service, which no resource owns."""
 ROUTED = "Routed"
-"""Type of the condition that shows whether IDs lead to the resource."""
+"""Type of the condition that shows whether model IDs lead to the resource."""
 
 
 class Cluster(NamedTuple):
-    """The state of the cluster at one moment."""
+    """The state of the cluster at one point in time."""
 
     resources: Sequence[Resource] = ()
     owners: Mapping[str, str] = {}
-    """UID of the resource that owns each routed Service, by backend name."""
+    """Backend name -> UID of the resource that owns the Service."""
     faults: tuple[Fault, ...] = ()
     away_since: float = 0.0
-    """Unix time since when the API server is unreachable; 0 while it responds."""
+    """Unix time since which the API server has been unreachable; 0 while it responds."""
     unread: tuple[str, ...] = ()
     """Kinds that cannot be read from the API server."""
 
     def within(self, serves: Callable[[str], bool]) -> Cluster:
-        """Returns the state without namespaces that are not served, which users of this gateway need not see."""
+        """Return the state without the namespaces that this gateway does not serve."""
         return self._replace(
             resources=[resource for resource in self.resources if serves(resource.namespace)],
             faults=tuple(fault for fault in self.faults if serves(fault.namespace)),
@@ -40,49 +40,49 @@ class Cluster(NamedTuple):
 
 
 class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A row of the page: a model, or a resource that models use. Empty fields are omitted."""
+    """A row of the page: a model, or a resource that models use. The JSON omits empty fields."""
 
     kind: str
     namespace: str
     name: str
     state: str
-    """See docs/reference/page.md."""
+    """State of the model, such as ``ready`` or ``asleep`` (see docs/reference/page.md)."""
     reason: str = ""
     message: str = ""
     advice: str = ""
-    """Recommended action."""
+    """Recommended action for the user."""
     ids: tuple[str, ...] = ()
-    """IDs that lead to it. The recommended one is first."""
+    """IDs that lead to the model, beginning with the recommended ID."""
     features: tuple[str, ...] = ()
     source: str = ""
     created: int = 0
     ready: int = 0
-    """Replicas that accept requests."""
+    """Number of replicas that accept requests."""
     desired: int | None = msgspec.field(default=None, name="wanted")
-    """Replicas in its spec, if it has the field."""
+    """Number of replicas in the spec; None if the spec does not have the field."""
     active: int = 0
-    """Requests that replicas are processing."""
+    """Requests in progress at the replicas."""
     waiting: int = 0
     """Requests that wait for a replica."""
     answered: int = 0
     failed: int = 0
     """Answers with status 500 or higher, also counted in ``answered``."""
     passed_over: int = 0
-    """Replicas that get no requests because they return errors or nothing while others succeed."""
+    """Replicas that get no requests, because they return errors or do not answer while others succeed."""
     first_byte_ms: int | None = None
-    """Mean time to the first byte of an answer."""
+    """Mean time to the first byte of an answer in milliseconds; None if there are no answers yet."""
     devices: Mapping[str, int] = {}
-    """GPUs and other devices of one replica, by type, if the spec names them."""
+    """Type of GPU or other device -> number per replica, if the spec names them."""
     progress: int | None = None
-    """Percentage of the weights that are loaded, while they load."""
+    """Percentage of the weights that are loaded; None unless weights are being loaded."""
     weights: bool = False
-    """Whether it only provides weights to other models and answers no requests."""
+    """Whether the resource only provides weights to other models, and answers no requests."""
     conflicts: tuple[str, ...] = ()
-    """Problems of its routes."""
+    """Problems of the model's routes."""
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """A Service whose route cannot be served, or only in part."""
+    """A problem of a Service whose route cannot be served completely."""
 
     namespace: str
     service: str
@@ -90,14 +90,14 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Service(msgspec.Struct, frozen=True):
-    """A Service of a model."""
+    """A Service of a model, as the page shows it."""
 
     name: str
     ids: tuple[str, ...]
     endpoints: tuple[str, ...]
     strategy: str
     targets: tuple[str, ...] = ()
-    """Services that answer for its IDs; empty: only this one does."""
+    """Names of the Services that answer requests for its IDs; empty if only this Service does."""
 
 
 class Detail(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ class Detail(msgspec.Struct, frozen=True):
 
 
 def restrict_to(cluster: Cluster, table: RoutingTable, backends: Collection[str]) -> tuple[Cluster, RoutingTable]:
-    """Returns the state and the table with these backends only, and the resources that own them."""
+    """Return the state and the table with only the given ``backends``, and only the resources that own them."""
     owned = {owner for name, owner in cluster.owners.items() if name in backends}
     restricted = cluster._replace(
         resources=[resource for resource in cluster.resources if resource.uid in owned],
@@ -124,7 +124,7 @@ def restrict_to(cluster: Cluster, table: RoutingTable, backends: Collection[str]
 
 
 def build_models(cluster: Cluster, table: RoutingTable, figures: Mapping[str, BackendCounters]) -> list[Model]:
-    """Returns all models, sorted by namespace, name and kind."""
+    """Return all models, sorted by namespace, name and kind. ``figures``: HAProxy's counters by backend name."""
     index = _ModelIndex(cluster, table, figures)
     uids = {resource.uid for resource in cluster.resources}
     rows = [index.build_declared(resource) for resource in cluster.resources]
@@ -133,7 +133,7 @@ def build_models(cluster: Cluster, table: RoutingTable, figures: Mapping[str, Ba
 
 
 def find_conflicts(cluster: Cluster, table: RoutingTable) -> list[Conflict]:
-    """Returns the problems of each Service's route: faults, and IDs that lead to another Service."""
+    """Return the problems of the routes of all Services: faults, and IDs that lead to another Service."""
     problems = [Conflict(*fault) for fault in (*cluster.faults, *find_lost_ids(table))]
     return sorted(problems, key=lambda one: (one.namespace, one.service))
 
@@ -141,7 +141,7 @@ def find_conflicts(cluster: Cluster, table: RoutingTable) -> list[Conflict]:
 def build_detail(
     cluster: Cluster, table: RoutingTable, figures: Mapping[str, BackendCounters], kind: str, namespace: str, name: str
 ) -> Detail | None:
-    """Returns all data of one model; None if it does not exist."""
+    """Return all data of one model, or None if the model does not exist."""
     index = _ModelIndex(cluster, table, figures)
     for resource in cluster.resources:
         if (resource.kind, resource.namespace, resource.name) == (kind, namespace, name):
@@ -171,22 +171,22 @@ class _ModelIndex:
             self._services.setdefault(owner, []).append(service)
 
     def list_unowned(self, uids: set[str]) -> list[Backend]:
-        """Returns the backends that none of these resources owns."""
+        """Return the backends whose owner is not one of the resources with the given UIDs."""
         return [backend for owner, owned in self._owned.items() if owner not in uids for backend in owned]
 
     def build_services(self, owner: str) -> tuple[Service, ...]:
-        """Returns the Services of a resource."""
+        """Return the Services that the resource with the UID ``owner`` owns."""
         return tuple(self.build_service(backend) for backend in self._backends_of(owner))
 
     def build_service(self, backend: Backend) -> Service:
-        """Returns the Service of a backend."""
+        """Return the Service of a backend, with its IDs and endpoints."""
         targets = tuple(dict.fromkeys(target.service or backend.service for target in backend.route.targets))
         return Service(backend.service, self._ordered_ids(backend), backend.endpoints, backend.route.strategy, targets)
 
     def build_declared(self, resource: Resource) -> Model:
-        """Returns the model of a user's resource."""
+        """Return the row for a user's resource."""
         backends = self._backends_of(resource.uid)
-        services = self._services.get(resource.uid, ())  # including those that are not in the table
+        services = self._services.get(resource.uid, ())  # including Services that are not in the table
         reachable = not services or any(self._ids.get(name) for name in services)
         state, condition = _state(resource, backends, reachable=reachable)
         model = self._build_model(
@@ -208,7 +208,7 @@ class _ModelIndex:
         )
 
     def build_undeclared(self, backend: Backend) -> Model:
-        """Returns the model of a Service that no resource owns."""
+        """Return the row for a Service that no resource owns."""
         state, reason, message = "ready", "", ""
         if not self._ids.get(backend.name) and not backend.route.internal:
             state = "unreachable"
@@ -267,14 +267,14 @@ class _ModelIndex:
         )
 
     def _backends_of(self, owner: str) -> list[Backend]:
-        """Returns the backends of a resource, its main one first, canaries last."""
+        """Return the backends of the resource with the UID ``owner``: the main backend first, canaries last."""
         return sorted(
             self._owned.get(owner, ()),
             key=lambda backend: (backend.route.internal, len(backend.service), backend.service),
         )
 
     def _ordered_ids(self, backend: Backend) -> tuple[str, ...]:
-        """Returns the IDs of a backend in the order of its route. IDs with the namespace come last."""
+        """Return the IDs of a backend in the order of its route. IDs with the namespace come last."""
         order = {model: place for place, model in enumerate(backend.route.models)}
         qualified = f"{backend.namespace}/"
         return tuple(
@@ -291,7 +291,7 @@ def _is_adapter(backend: Backend, backends: Sequence[Backend]) -> bool:
 
 
 def _serves_nothing(resource: Resource) -> bool:
-    """Whether its controller reports no route, which it does for every kind that answers requests."""
+    """Whether a resource answers no requests. Controllers report a condition ``Routed`` for all resources that do."""
     return bool(resource.conditions) and not resource.leaving and resource.find_condition(ROUTED) is None
 
 
@@ -300,14 +300,14 @@ _UNSEEN_ADVICE = "Check that Slipway's controller is running and serves this API
 
 
 def _advice(state: str, condition: Condition) -> str:
-    """Returns the advice for a state and the condition that explains it."""
+    """Return the advice for a state and the condition that explains it."""
     if state == "unseen":
         return _UNSEEN_ADVICE
     return "" if state in ("ready", "asleep") else advise(condition.reason, condition.message)
 
 
 def _state(resource: Resource, backends: Sequence[Backend], *, reachable: bool) -> tuple[str, Condition]:
-    """Returns the state of a resource, and the condition that explains it."""
+    """Return the state of a resource, and the condition that explains it."""
     ready, changing, stalled = (
         resource.find_condition(type_) or _NO_CONDITION for type_ in (READY, RECONCILING, STALLED)
     )

@@ -1,4 +1,4 @@
-"""Users' resources for the page. Watches the kinds in the settings."""
+"""The users' resources for the page. Watches the kinds in the settings."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from slipway.kube.caches.informer import Informer
 from slipway.kube.objects import Kind, Object, created_unix, deleting, uid
 
 MOST_CONDITIONS = 20
-"""Maximum conditions that are kept of one resource."""
+"""Maximum number of conditions to keep of one resource."""
 MOST_MESSAGE = 2000
-"""Maximum characters of a condition's message, which may contain a container's last log lines."""
+"""Maximum length in characters of a condition's message, which may contain a container's last log lines."""
 MOST_DEVICES = 8
-"""Maximum types of devices that are kept of one resource."""
+"""Maximum number of device types to keep of one resource."""
 _DEVICE = r"[A-Za-z0-9][A-Za-z0-9./_-]{0,62}"
 _PROFILE = re.compile(rf"(?P<type>{_DEVICE}):(?P<count>[0-9]{{1,4}})")
 _EXTENDED = re.compile(rf"(?=[^/]+/){_DEVICE}")
-"""Name of a resource that only some nodes have, such as ``nvidia.com/gpu``."""
+"""Name of an extended resource in Kubernetes, such as ``nvidia.com/gpu``."""
 _COUNT = re.compile(r"[0-9]{1,4}")
 _MOST_COUNT = 10_000
 _PERCENT = re.compile(r"([0-9]{1,3})%")
 
 
 class Condition(NamedTuple):
-    """A condition of a status."""
+    """A condition in the status of a resource."""
 
     type: str
     status: str
@@ -36,45 +36,45 @@ class Condition(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A user's resource, and the status from its controller."""
+    """A user's resource, with its status from the controller."""
 
     kind: str
     """Plural and group, as kubectl accepts it: ``models.example.com``."""
     namespace: str
-    """Empty for cluster-scoped resources."""
+    """Namespace; empty for cluster-scoped resources."""
     name: str
     uid: str
     created: int
-    """Unix seconds."""
+    """Unix time of the creation."""
     leaving: bool
-    """Whether it is being deleted."""
+    """Whether the resource is being deleted."""
     desired: int | None
-    """Replicas in its spec; None: the spec does not have the field."""
+    """Number of replicas in the spec; None if the spec does not have the field."""
     conditions: tuple[Condition, ...]
     devices: Mapping[str, int] = {}
-    """GPUs and other devices of one replica, by type, if the spec names them."""
+    """Type of GPU or other device -> number per replica, if the spec names them."""
     progress: int | None = None
-    """Percentage of the weights that are loaded, if the status has it."""
+    """Percentage of the weights that are loaded; None if the status does not contain it."""
 
     def find_condition(self, type_: str) -> Condition | None:
-        """Returns the condition of this type, if it exists."""
+        """Return the condition of the type ``type_``, or None if it does not exist."""
         return next((condition for condition in self.conditions if condition.type == type_), None)
 
 
 class Resources:
-    """Watches the resources of several kinds, which may not exist in the cluster."""
+    """The resources of several kinds, kept up to date by watches. The cluster need not have all kinds."""
 
     def __init__(self, client: Client, kinds: Sequence[Kind]) -> None:
         self._informers = [Informer(client, kind, trim=trim, optional="their API") for kind in kinds]
 
     async def run(self) -> None:
-        """Keeps them up to date until cancelled."""
+        """Keep the resources up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers:
                 tasks.create_task(informer.run())
 
     def all(self) -> list[Resource]:
-        """Returns all resources, in no particular order."""
+        """Return all resources in no particular order. Omit kinds that the cluster does not have."""
         return [
             parse_resource(informer.kind, obj)
             for informer in self._informers
@@ -83,12 +83,12 @@ class Resources:
         ]
 
     def unread(self) -> tuple[str, ...]:
-        """Returns the names of the kinds that currently cannot be read from the API server."""
+        """Return the kinds, such as ``models.example.com``, that currently cannot be read from the API server."""
         return tuple(_name(informer.kind) for informer in self._informers if informer.silent_since)
 
 
 def trim(obj: Object) -> Object:
-    """Returns the parts of a resource that are kept: identity, replicas, devices, progress and conditions."""
+    """Return the parts of a resource to cache: identity, replicas, devices, progress and conditions."""
     metadata = obj["metadata"]
     fields = ("namespace", "name", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
     trimmed: Object = {"metadata": {field: metadata[field] for field in fields if field in metadata}}
@@ -107,7 +107,7 @@ def trim(obj: Object) -> Object:
 
 
 def parse_resource(kind: Kind, obj: Object) -> Resource:
-    """Parses a trimmed object."""
+    """Parse an object that :func:`trim` returned."""
     metadata = obj["metadata"]
     return Resource(
         _name(kind),
@@ -124,7 +124,8 @@ def parse_resource(kind: Kind, obj: Object) -> Resource:
 
 
 def _parse_devices(spec: Object) -> dict[str, int]:
-    """Returns the devices of a replica, from a profile (``nvidia-gpu-l4:2``), a number of GPUs, or container limits."""
+    """Return the number of devices per replica by type, from a profile (``nvidia-gpu-l4:2``), a number of GPUs, or
+    container limits in a spec."""
     profile = _PROFILE.fullmatch(_text(spec.get("resourceProfile")))
     if profile and not profile["type"].startswith("cpu"):
         return {profile["type"]: int(profile["count"])}
@@ -140,8 +141,8 @@ def _parse_devices(spec: Object) -> dict[str, int]:
 
 
 def _parse_progress(status: Object) -> int | None:
-    """Returns the percentage of the weights that are loaded, from the status's text or its numbers of bytes; None if it
-    has neither."""
+    """Return the percentage of the weights that are loaded, from a percentage or the numbers of bytes in a status.
+    Return None if the status has neither."""
     if percent := _PERCENT.fullmatch(_text(status.get("progress"))):
         return min(int(percent[1]), 100)
     counts = _mapping(status.get("cache")) or status

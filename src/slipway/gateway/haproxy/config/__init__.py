@@ -1,1 +1,1 @@
-"""The text of haproxy.cfg, one subject per module. Pure."""
+"""The text of haproxy.cfg, with one module per subject. Pure."""

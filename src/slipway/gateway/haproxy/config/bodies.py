@@ -1,4 +1,4 @@
-"""Rules that receive a body and read its model. Pure."""
+"""HAProxy rules that receive a request body and read the model ID in it. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 
 BODIES_TABLE = "bodies"
-"""Stick table of large bodies, by ticket."""
+"""Name of the stick table of requests with large bodies. Its keys are tickets, which are random IDs of requests."""
 _BODY_SECONDS = 60
 SMALL_BODY_BYTES = 8192
-"""Up to this size in bytes, a PCRE2 match that reads the whole JSON is cheaper than calling Lua."""
+"""Maximum size in bytes of a body that HAProxy parses with PCRE2, which is cheaper than a call of Lua up to this
+size."""
 REPEATABLE_BYTES = BUFFER - 8192
-"""Largest body in bytes that fits in a buffer with a header of usual size and HAProxy's reserve. HAProxy can resend a
-request with such a body."""
+"""Maximum size in bytes of a body that HAProxy can resend. It fits in a buffer with headers of usual size and HAProxy's
+reserve."""
 LARGE = f"    acl large req.body_len gt {REPEATABLE_BYTES}\n"
 
 

@@ -1,4 +1,4 @@
-"""The public frontend: the rules for every request, in their order. Pure."""
+"""The public frontend of HAProxy, with the rules for every request in their order. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from slipway.gateway.rules import page as access
 from slipway.gateway.settings import Settings, split_address
 
 _RESERVED_HEADERS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id|x-slipway-.*"
-"""Regular expression for the names of client headers that do not reach engines. Only the gateway sets the cookie, which
-selects the endpoint, and x-slipway- headers, which direct requests between its own sections."""
+"""Regular expression for the names of client headers that the gateway removes. Only the gateway sets the cookie, which
+selects the endpoint, and ``x-slipway-`` headers, which direct requests between its own sections."""
 _PROXY_HEADERS = r"forwarded|x-forwarded-.*|x-real-ip"
-"""Regular expression for the names of headers that are accepted from trusted proxies only."""
+"""Regular expression for the names of headers that the gateway accepts only from trusted proxies."""
 LOG_FORMAT = (
     "\"%{+json}o %(time)[accept_date(ms),ms_utime('%Y-%m-%dT%H:%M:%S.%3NZ')] %(request_id)[var(txn.id)] %(client)ci"
     " %(method)HM %(path)HPO %(model)[var(txn.shown)] %(key)[var(txn.key)] %(status:sint)ST %(bytes_in:sint)U"
@@ -63,14 +63,15 @@ frontend public from base
 
 
 def _bind_address(settings: Settings) -> str:
-    """Returns the address of HAProxy's listener. Without a host, one socket serves IPv4 and IPv6."""
+    """Return the arguments of HAProxy's ``bind`` line. Without a host, one socket accepts IPv4 and IPv6."""
     host, port = split_address(settings.listen)
     return f"{host}:{port}" if host not in ("", "::") else f":::{port} v4v6"
 
 
 def _header_rules(settings: Settings) -> str:
-    """Rules that remove hop-by-hop headers, the gateway's own, and those that only a trusted proxy may set."""
-    # One regular expression costs a quarter of one rule for each name.
+    """Return the rules that remove hop-by-hop headers, headers of the gateway, and headers that only trusted proxies
+    may set."""
+    # One regular expression costs a quarter of the CPU time of one rule per name.
     dropped = f"    http-request del-header ^({_RESERVED_HEADERS}|{_PROXY_HEADERS})$ -m reg"
     if settings.trusted_proxies:
         dropped = f"""\
@@ -87,9 +88,9 @@ def _header_rules(settings: Settings) -> str:
 
 
 def _path_rules(settings: Settings) -> str:
-    """Rules that set the path's number; none for paths without a model.
+    """Return the rules that set ``txn.kind`` to the number of the path. It stays unset for paths without a model.
 
-    They come first, so that the rules for other paths end with the lookup of one variable.
+    These rules come first, so that all later rules for other paths only test one variable.
     """
     return f"""\
     http-request set-var(txn.kind) {_path_number(settings)}
@@ -127,7 +128,8 @@ def _key_rules(settings: Settings) -> str:
 
 
 def _path_alias_rules(settings: Settings) -> str:
-    """Rules for other names of paths. The path decides the format of errors, so they precede the first error."""
+    """Return the rules that replace aliases of paths. They precede the first error, because the path decides the
+    format of errors."""
     return f"""\
     http-request set-path %[path,regsub(^/openai,)] if !known {{ path_beg /openai/v1/ }}
     http-request set-var(txn.kind) {_path_number(settings)} unless known

@@ -1,7 +1,7 @@
-"""The complete text of haproxy.cfg: settings and routing table in, configuration out. Pure.
+"""The complete text of haproxy.cfg, rendered from the settings and the routing table. Pure.
 
-Only maps and the backends at the end change with the cluster. Both can also be changed at run time, so HAProxy reads
-this text only at startup. Backends created at run time inherit the section ``model``.
+Only the backends at the end of haproxy.cfg, and the maps, depend on the cluster. The control process can change both at
+run time, so HAProxy reads haproxy.cfg only at startup. Backends created at run time inherit the section ``model``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from slipway.gateway.settings import Settings
 
 
 def configuration(settings: Settings, table: RoutingTable, keys: Sequence[VerificationKey] = ()) -> str:
-    """Returns the text of haproxy.cfg. Equal input gives equal text. ``keys`` verify tokens."""
+    """Return the text of haproxy.cfg. Equal input gives equal text. ``keys`` are the public keys that verify
+    tokens."""
     backends = (backend_section(settings, backend) for backend in table.backends.values())
     return "\n".join([_static(settings), *jwt.certificates(settings, keys), *backends, ""])
 
 
 def version(settings: Settings) -> str:
-    """Returns a hash of the static part. The running HAProxy has it in a variable."""
+    """Return a hash of the static part of haproxy.cfg. The running HAProxy has its hash in a variable."""
     return hashlib.sha256(_sections(settings).encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,5 @@
-"""Internal sections: backends and frontends through which requests return to HAProxy, and the stick tables. Pure."""
+"""Internal sections of haproxy.cfg: the stick tables, and the backends and frontends through which a request returns to
+HAProxy. Such a return is a hop. Pure."""
 
 from __future__ import annotations
 

@@ -15,9 +15,10 @@ MODELS_MAP, RINGS_MAP = "models.map", "rings.map"
 
 
 def special_models(maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Returns the IDs of models that need more rules, as a map.
+    """Return the map with the IDs of special models, whose requests need more rules than those of ordinary models.
 
-    They have several targets, paths that their engine does not serve, prefix hashing, or another name at their engine.
+    A special model has several targets, paths that its engine does not serve, prefix hashing, or another name at its
+    engine.
     """
     backends = {name for file in (targets.TARGETS_MAP, LACKS_MAP, RINGS_MAP) for name in maps[file]}
     names = maps[rewrite.NAMES_MAP]
@@ -25,25 +26,26 @@ def special_models(maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def paths_map() -> str:
-    """Returns the map with the number of each path whose requests have a body with a model."""
+    """Return the text of the map from paths whose request body contains a model to the path's number."""
     return _lines(f"{one.path} {paths.BITS[one.path]}" for one in paths.PATHS)
 
 
 def plain_map() -> str:
-    """Returns the map with the regular expression that matches unambiguous small bodies, and the group of the model's
-    name."""
+    """Return the text of the map with one entry: the regular expression that matches unambiguous small bodies, and the
+    reference to its group with the model's name."""
     pattern = PLAIN_BODY.replace(" ", r"\x20")  # a space ends the key of a map
     return _lines([f"{pattern} \\{NAME_GROUP}"])
 
 
 def lacks_map(table: RoutingTable) -> dict[str, str]:
-    """Returns the paths that a backend's engine does not serve, as bits, for each route that declares its paths."""
+    """Return a bit mask of the paths that a backend's engine does not serve, by backend name. Omit backends whose
+    engines serve all paths, or whose routes declare no paths."""
     lacking = {name: paths.unknown(backend.route.paths) for name, backend in table.backends.items()}
     return {name: str(bits) for name, bits in lacking.items() if bits}
 
 
 def map_text(entries: dict[str, str]) -> str:
-    """Returns the text of a map file: lines of ``key value``, sorted."""
+    """Return the text of a map file, with one sorted line ``key value`` per entry."""
     return _lines(f"{key} {value}" for key, value in sorted(entries.items()))
 
 

@@ -1,4 +1,5 @@
-"""Rules for requests whose model has been read: they select the backend, wait for it, and select the endpoint. Pure."""
+"""HAProxy rules for requests after their model has been read. They select the backend, wait for it to have an endpoint,
+and select the endpoint. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from slipway.gateway.settings import Settings
 from slipway.serving.routing import paths
 
 TTFB_TABLE = "time_to_first_byte"
-"""Stick table with the total milliseconds to the first byte and the number of answers, by backend."""
+"""Name of the stick table with the total milliseconds to the first byte and the number of answers of each backend."""
 BEGIN_BYTES = 4096
-"""Most prompts begin within this many bytes of a body."""
+"""Number of bytes at the beginning of a body in which most prompts begin."""
 SEARCHED_BYTES = 1 << 20
-"""The search for a prompt ends after this many bytes of a body, which limits the work for a request."""
+"""Maximum number of bytes of a body in which to search for a prompt, which limits the work for a request."""
 _EMPTY_HASH = 0xEF46DB3751D8E999 - (1 << 64)
-"""The hash xxh64 of the empty text. HAProxy's numbers have a sign."""
+"""The xxh64 hash of the empty text, as a signed number, which HAProxy uses."""
 AFTER_HOLD = f"""\
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
     http-request reject if {{ var(txn.hold) -m str left }}
@@ -50,7 +51,8 @@ def route_rules(settings: Settings) -> str:
 
 
 def _ordinary_rules(run: str) -> str:
-    """Rules that end the processing of small requests that no further rule would change, which most requests are."""
+    """Return the rules that end the processing of ordinary requests, which are small and unaffected by later rules.
+    Most requests are ordinary."""
     special = f"!{{ var(txn.model),map_str({run}/{SPECIAL_MAP}) -m found }}"
     held = f"!{{ var(txn.be),map_str({run}/hold.map) -m found }}"
     return f"""\
@@ -63,14 +65,14 @@ def _ordinary_rules(run: str) -> str:
 
 
 def lacks_condition(run: str, variable: str) -> str:
-    """Returns the condition of requests whose engine does not serve the path with the number in ``variable``."""
+    """Return the condition that is true if the engine does not serve the path whose number is in ``variable``."""
     return f"var(txn.be),map_str_int({run}/{LACKS_MAP}),and({variable}) -m int gt 0"
 
 
 def hold_rules(run: str) -> str:
-    """Rules that hold a request until its model has an endpoint.
+    """Return the rules that hold a request until its model has an endpoint.
 
-    They come late, so that the last endpoint cannot disappear between this check and the choice of an endpoint.
+    These rules come late, so that the last endpoint cannot disappear between this check and the choice of an endpoint.
     """
     held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"
     return f"""\
@@ -79,7 +81,8 @@ def hold_rules(run: str) -> str:
 
 
 def session_hold_rules(run: str) -> str:
-    """As hold_rules, for sessions. Other requests without a body do not wait."""
+    """Return the rules that hold a WebSocket session until its model has an endpoint. Other requests without a body do
+    not wait."""
     held = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}"
     return f"""\
     http-request lua.hold if session {held} || session !{{ var(txn.be),nbsrv gt 0 }}
@@ -87,16 +90,16 @@ def session_hold_rules(run: str) -> str:
 
 
 def _prompt_paths() -> dict[str, list[str]]:
-    """Returns the paths of requests with a prompt, by the field of the prompt."""
+    """Return the paths whose requests contain a prompt, by the field of the prompt."""
     fields = dict.fromkeys(one.prompt for one in paths.PATHS if one.prompt)
     return {field: [one.path for one in paths.PATHS if one.prompt == field] for field in fields}
 
 
 def _opening_rules(run: str) -> str:
-    """Rules that read the beginning of the prompt for models with PrefixHash.
+    """Return the rules that read the beginning of the prompt for models with PrefixHash.
 
-    They search the beginning of a body first, because HAProxy copies every argument to Lua. All rules that read a body
-    precede those that change headers: HAProxy would first copy the whole buffer, which takes 9 ms if it is a large one.
+    They first search the beginning of a body, because HAProxy copies every argument to Lua. All rules that read a body
+    precede those that change headers: after a change, HAProxy copies the whole buffer, which takes 9 ms for a large one.
     """
     rules = "\n".join(
         f"    http-request set-var(txn.opening) req.body,bytes(0,{count}),lua.opening({field}),xxh64"
@@ -115,7 +118,9 @@ def _opening_rules(run: str) -> str:
 
 
 def endpoint_rules() -> str:
-    """Rules that select the endpoint for models with PrefixHash. No rules follow for others."""
+    """Return the rules that select the endpoint for models with PrefixHash. They must be the last rules, because they
+    end the processing for all other models.
+    """
     return f"""\
     http-request allow unless hashed
     http-request set-var(txn.endpoint) var(txn.ring),lua.ring

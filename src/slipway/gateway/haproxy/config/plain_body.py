@@ -1,4 +1,4 @@
-"""The regular expression that reads the model from most small bodies. Pure."""
+"""The regular expression with which HAProxy reads the model from most small bodies. Pure."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ PLAIN_BODY = (
     rf"(?&w)\{{(?&w)(?:(?&o),(?&w))*+{_NAME}(?:,(?&w)(?&o))*+\}}(?&w)\z"
 )
 NAME_GROUP = 6
-"""Number of the group with the model's name, after the named groups."""
+"""Number of the regular expression's group with the model's name, which follows the named groups."""

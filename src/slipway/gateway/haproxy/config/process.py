@@ -1,4 +1,4 @@
-"""The sections ``global`` and ``defaults``. Pure."""
+"""The sections ``global`` and ``defaults`` of haproxy.cfg. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from slipway.gateway.rules import connections, jwt, limits, query_models, target
 from slipway.gateway.settings import Settings, split_address
 
 VERSION_VARIABLE = "proc.slipway_version"
-"""Process variable with the version of the running static part."""
+"""HAProxy variable with the version of the static configuration that the process runs."""
 _H2_STREAMS = 32
 _TURN_AROUND = "10ms"
 _OLD_PROCESSES = 2
 
 
 def public_address(settings: Settings) -> tuple[str, int]:
-    """Returns host and port at which the pod reaches this process, or the process that replaces it."""
+    """Return the host and port at which containers of the pod reach the current HAProxy process, even after a
+    reload."""
     host, port = split_address(settings.listen)
     return ("127.0.0.1" if host in ("", "0.0.0.0", "::") else host), port  # noqa: S104
 
@@ -127,7 +128,8 @@ defaults {MODEL_DEFAULTS} from base
 
 
 def _error_line(error: errors.ErrorResponse, run: str) -> str:
-    """Returns the line with the response for a status that HAProxy generates. Some occur before a request exists."""
+    """Return the configuration line with the response for an error of HAProxy. The response is a file if the error can
+    occur before the request's path is known."""
     if error.status not in errors.OF_REQUESTS:
         return f"    errorfile {error.status} {run}/errors/{error.status}.http"
     return f"    {errors.http_error(error)}"
