@@ -1,4 +1,4 @@
-"""Facts about weights in a status: their header and size. No I/O."""
+"""Facts about weights in a status: their header and size. Pure."""
 
 from __future__ import annotations
 

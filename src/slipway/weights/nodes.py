@@ -1,4 +1,4 @@
-"""Nodes: which nodes should have weights, and a record of the weights that each node has. No I/O.
+"""Nodes: which nodes should have weights, and a record of the weights that each node has. Pure.
 
 A node has a label and an annotation for each model whose weights it has or is about to get. The label contains the
 state, so that pods can select the node. The annotation contains a record that outlives the Jobs that load the weights.

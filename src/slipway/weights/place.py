@@ -1,4 +1,4 @@
-"""Places: directories with weights on a claim that several resources share, and the records about them. No I/O.
+"""Places: directories with weights on a claim that several resources share, and the records about them. Pure.
 
 A record is an annotation. Its name consists of a prefix and the entry of the place, and its value is in the API's own
 format, which existing annotations of users' claims already have. A record outlives the Job that loaded the weights, so

@@ -1,5 +1,5 @@
 """Registry tokens: permissions for operations on repositories, valid for a few minutes and signed with the depot's key.
-No I/O.
+Pure.
 
 The tokens are JSON Web Tokens with the algorithm ES256, which the registry's token authentication requires. The
 registry has the public key as a JSON Web Key Set (JWKS).

@@ -1,4 +1,4 @@
-"""The keys of a bucket that a URL selects, and the paths of their objects in the target directory. No I/O."""
+"""The keys of a bucket that a URL selects, and the paths of their objects in the target directory. Pure."""
 
 from __future__ import annotations
 

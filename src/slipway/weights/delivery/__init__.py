@@ -1,1 +1,1 @@
-"""Delivery of models, on claims or in images, to workloads that Slipway does not own. No I/O."""
+"""Delivery of models, on claims or in images, to workloads that Slipway does not own. Pure."""

@@ -1,4 +1,4 @@
-"""The models that are added to workloads of other owners, and the objects that deliver them. No I/O."""
+"""The models that are added to workloads of other owners, and the objects that deliver them. Pure."""
 
 from __future__ import annotations
 

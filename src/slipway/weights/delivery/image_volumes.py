@@ -1,4 +1,4 @@
-"""Image volumes: models that the kubelet mounts as container images, if all nodes support this. No I/O."""
+"""Image volumes: models that the kubelet mounts as container images, if all nodes support this. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Shared claims: models on a claim that Jobs fill. All workloads of a namespace with the same models share the claim.
-No I/O."""
+Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The Jobs that load and publish weights, their progress, and their order. No I/O."""
+"""The Jobs that load and publish weights, their progress, and their order. Pure."""

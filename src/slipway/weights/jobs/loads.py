@@ -1,4 +1,4 @@
-"""Loads: Jobs that load, inspect, check or remove weights with the loader. No I/O.
+"""Loads: Jobs that load, inspect, check or remove weights with the loader. Pure.
 
 A Job counts only if it does what is needed now. A Job for an earlier spec is deleted before a new one is created.
 """

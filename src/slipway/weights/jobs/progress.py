@@ -1,4 +1,4 @@
-"""Messages about the progress and the failure of a load. No I/O."""
+"""Messages about the progress and the failure of a load. Pure."""
 
 from __future__ import annotations
 

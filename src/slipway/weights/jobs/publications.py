@@ -1,4 +1,4 @@
-"""Publications: the Jobs that add a model to the cluster's registry or remove it. No I/O.
+"""Publications: the Jobs that add a model to the cluster's registry or remove it. Pure.
 
 Each Job has one pod and resumes what the previous Job began. The API stores a record with the number of attempts on the
 model.

@@ -1,4 +1,4 @@
-"""Turns: which models may be published now, and how much storage they may use. No I/O.
+"""Turns: which models may be published now, and how much storage they may use. Pure.
 
 Turns depend only on the status of models, which authors cannot write. Jobs do not count, because authors can forge
 them. Each namespace has its own queue of models, oldest first. The first model of each queue waits for a turn together

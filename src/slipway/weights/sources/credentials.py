@@ -1,4 +1,4 @@
-"""Credentials: the variables, volumes, mounts and pull secrets with which a container can read a source. No I/O.
+"""Credentials: the variables, volumes, mounts and pull secrets with which a container can read a source. Pure.
 
 The values are in Secrets of the resource's namespace, which the controller never reads. A missing Secret is not an
 error, because public sources need none, unless a key is required.

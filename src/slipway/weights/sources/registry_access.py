@@ -1,4 +1,4 @@
-"""Access to the cluster's own registry with the pod's service account, for which the depot signs tokens. No I/O.
+"""Access to the cluster's own registry with the pod's service account, for which the depot signs tokens. Pure.
 
 The service account's token is valid only for the depot and changes while the pod runs. Therefore it is in a file that
 the kubelet updates.

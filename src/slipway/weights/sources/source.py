@@ -1,4 +1,4 @@
-"""A parser for the URLs of weights in a spec, which rejects invalid URLs. No I/O.
+"""A parser for the URLs of weights in a spec, which rejects invalid URLs. Pure.
 
 The pattern in the schema accepts some URLs that identify no weights, or weights that must not be read, so this module
 checks the whole URL. The loader's arguments are built from the parsed parts, never from the text itself.
