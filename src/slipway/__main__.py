@@ -29,7 +29,8 @@ def usage() -> str:
 
 
 def main() -> int:
-    """Run the command in ``sys.argv`` and return its exit status, which is 2 if the command does not exist."""
+    """Run the command in ``sys.argv`` and return its exit status, which is 2 if the command does not exist. Without a
+    command, print the usage and return 0."""
     command, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     if command == "--version":
         sys.stdout.write(f"{__version__}\n")

@@ -16,7 +16,8 @@ T = TypeVar("T")
 Text = bytes | bytearray | msgspec.Raw | str
 
 MESSAGE_CHARACTERS = 300
-"""Maximum characters of an error message, because messages quote untrusted text in logs, conditions and Events."""
+"""Maximum number of characters in an error message, because messages quote untrusted text in logs, conditions and
+Events."""
 
 
 _SURROGATE = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
@@ -41,8 +42,8 @@ def decode_json(text: Text, type_: type[T], *, most: int) -> T:
 
 
 def decode_json(text: Text, type_: Any = Any, *, most: int) -> Any:
-    """Decode JSON of at most ``most`` bytes into a type that msgspec supports. Raise DecodingError for longer or
-    invalid text."""
+    """Decode JSON of at most ``most`` bytes into a type that msgspec supports. Raise DecodingError for longer text,
+    invalid JSON, and values that do not match the type."""
     if len(text) > most or isinstance(text, str):
         refuse_longer(text, most)
     try:
@@ -54,8 +55,8 @@ def decode_json(text: Text, type_: Any = Any, *, most: int) -> Any:
 
 
 def decode_yaml(text: str, *, most: int) -> Any:
-    """Decode one YAML document of at most ``most`` bytes into plain values. Raise DecodingError for longer or invalid
-    text."""
+    """Decode one YAML document of at most ``most`` bytes into plain values. Return None for empty text. Raise
+    DecodingError for longer text, invalid YAML, several documents, and brackets nested deeper than ``YAML_DEPTH``."""
     refuse_longer(text, most)
     depth = 0
     for bracket in _BRACKET.findall(text):  # the parser's time grows with the cube of the depth

@@ -7,16 +7,17 @@ from difflib import get_close_matches
 from itertools import islice
 
 NAMES = 200
-"""Maximum number of names to compare."""
+"""Maximum number of names to compare. Further names are ignored."""
 CHARACTERS = 100
-"""Maximum characters of a name to compare."""
+"""Maximum number of characters in a name to compare. Longer names are ignored."""
 SUGGESTED = 3
 ALIKE = 0.7
 """Minimum similarity of two names, from 0 to 1."""
 
 
 def unknown(noun: str, name: str, choices: Iterable[str]) -> str:
-    """Return an error message for an unknown name, with a suggestion and all valid names."""
+    """Return an error message for an unknown name, with the similar names, if any, and all valid names. ``noun``
+    describes the name, such as ``engine``."""
     names = sorted(choices, key=str.lower)
     suggestion = did_you_mean(name, names) or "."
     return f"this version does not know the {noun} {name[:CHARACTERS]!r}{suggestion} Known {noun}s: {', '.join(names)}"
@@ -24,13 +25,14 @@ def unknown(noun: str, name: str, choices: Iterable[str]) -> str:
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """Return ``; did you mean a or b?`` for the end of a message, with the most similar name first. Return an empty
-    text if no name is similar."""
+    string if no name is similar."""
     names = nearest(name, choices)
     return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
 def nearest(name: str, choices: Iterable[str]) -> list[str]:
-    """Return at most ``SUGGESTED`` of the choices that are similar to ``name``, the most similar first."""
+    """Return at most ``SUGGESTED`` of the choices that are similar to ``name``, the most similar first. Case is
+    ignored, and only the first ``NAMES`` choices are compared."""
     if len(name) > CHARACTERS:
         return []
     compared: dict[str, str] = {}

@@ -18,9 +18,10 @@ from slipway.serving.routing.scaling import WAKE
 TABLE = "plugins/module_utils/_apis_data.py"
 AUTHOR = "roles/models/files/model-author.yml"
 LINE = 120
-"""Maximum characters of a line of generated Python."""
+"""Maximum number of characters in a line of generated Python."""
 WATCHED = ("get", "list", "watch", "patch")
-"""Verbs of the controller on the kinds of an API. It patches resources to set defaults and to remove finalizers."""
+"""Verbs of the controller on the kinds of an API. It patches resources to set defaults and annotations, and to add and
+remove finalizers."""
 
 HEADER = """\
 # Copyright: (c) 2026, The slipway.inference authors
@@ -107,8 +108,9 @@ def definition(kind: Kind) -> str:
 
 
 def modules(resources: Iterable[Resource]) -> Object:
-    """Return the names of the CustomResourceDefinitions that the Ansible modules ``model`` and ``inference_service``
-    handle, and the apiVersion of models. Raise ValueError if ``model`` handles no namespaced kind."""
+    """Return the names of the CustomResourceDefinitions of the namespaced kinds that the Ansible modules ``model`` and
+    ``inference_service`` handle, and the apiVersion of models. Raise ValueError if ``model`` handles no namespaced
+    kind."""
     by_module = {resource.module: resource.kind for resource in resources if resource.kind.namespaced}
     model, service = by_module.get("model"), by_module.get("inference_service")
     if model is None:
@@ -131,7 +133,9 @@ def described(resource: Resource) -> Object:
 
 
 def rules(api: Description) -> Object:
-    """Return the RBAC rules for an API. The rules under ``wake`` are for the gateway, the others for the controller."""
+    """Return the RBAC rules for an API, by where they apply. ``resources`` and ``work`` apply to namespaces with the
+    API's resources, ``cluster`` to the whole cluster, and ``own`` to the controller's namespace. ``wake`` contains the
+    gateway's rules, and the others are the controller's."""
     kinds = [resource.kind for resource in api.resources]
     woken = [resource.kind for resource in api.resources if resource.wakes]
     children = [kind for resource in api.resources for kind in resource.scaled]
@@ -153,7 +157,7 @@ def rules(api: Description) -> Object:
 
 
 def own_rules(kinds: Iterable[Kind]) -> list[Object]:
-    """Return the controller's permissions on the API's own kinds."""
+    """Return the RBAC rules for the controller's permissions on an API's own ``kinds``."""
     return [
         rule(group, [f"{plural}{suffix}" for plural in plurals], verbs)
         for group, plurals in by_group(kinds).items()
@@ -186,7 +190,7 @@ def author_role(apis: Iterable[Description]) -> str:
 
 
 def listed(kinds: Iterable[Kind]) -> dict[str, str]:
-    """Return the ``groups`` and ``resources`` of an RBAC rule for these kinds, each as comma-separated text."""
+    """Return the ``groups`` and ``resources`` of an RBAC rule for these kinds, each as a comma-separated string."""
     groups = by_group(kinds)
     plurals = dict.fromkeys(plural for group in groups.values() for plural in group)
     return {"groups": ", ".join(groups), "resources": ", ".join(plurals)}
@@ -198,8 +202,8 @@ def python(purpose: str, license_: str, name: str, value: Mapping[str, Any]) -> 
 
 
 def literal(value: object, indent: int = 0, taken: int = 0) -> str:
-    """Format plain data as a Python literal, as ruff would. ``taken`` is the number of other characters on the same
-    line, such as those of a key."""
+    """Format plain data as a Python literal, as ruff would. ``indent`` is the number of spaces before the line, and
+    ``taken`` is the number of its other characters outside of the literal, such as those of a key."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if not isinstance(value, (dict, list, tuple)):

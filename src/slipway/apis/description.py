@@ -31,14 +31,15 @@ class Need(msgspec.Struct, frozen=True):
     kind: str
     """A kind of the same API."""
     path: str
-    """Path of the field that contains the object's name."""
+    """Path of the resource's field that contains the object's name, such as ``spec.modelRef``."""
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """An additional field in the summary of a resource."""
+    """An additional field in the summary of a resource that the Ansible modules return."""
 
     name: str
     path: str
+    """Path of the status field with the value."""
     otherwise: str | int | tuple[()]
     """Value in the summary if the field is missing."""
 
@@ -63,7 +64,8 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Label selectors of the pods that may show why a resource failed, the most likely first. ``{name}`` is the
     resource's name."""
     authored: bool = True
-    """Whether authors of models may write the kind, if it is namespaced. Otherwise only the operator may."""
+    """Whether authors of models may write the kind. Only the operator may write a cluster-scoped kind, whatever this
+    value is."""
     wakes: bool = False
     """Whether resources of the kind are scaled: by the gateway from zero to one replica, and by the autoscaler to any
     number."""
@@ -126,7 +128,7 @@ class NoSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """The description of one API."""
+    """The description of one API, which the controller and ``slipway apis`` read."""
 
     name: str
     resources: tuple[Resource, ...]
@@ -147,7 +149,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     settings: type[msgspec.Struct] = NoSettings
     """Type of the settings that only this API has in the controller's settings file."""
     documents: Mapping[str, Object] = {}
-    """Name -> JSON Schema with which the collection validates a variable."""
+    """Name of a schema -> JSON Schema with which the collection validates a variable. ``slipway apis`` writes each to a
+    file with its name."""
     samples: Samples | None = None
     """Function that measures the API's resources, in addition to the metrics of their conditions; None: there is
     nothing to measure."""

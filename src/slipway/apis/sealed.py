@@ -25,7 +25,7 @@ def refuse_sealed(workload: Object, container: str, engine: Engine) -> None:
 
 def refuse(container: Object, words: Sequence[str], engine: Engine | None) -> None:
     """Raise InvalidSpecError if the engine of a container would reject the gateway's requests. ``words`` is the
-    container's command line. Without an engine, nothing is checked."""
+    container's command line, as ``replaced_words`` returns it. If ``engine`` is None, nothing is checked."""
     seals = engine.seals(container, words, assigned(container)) if engine else ()
     if seals:
         raise InvalidSpecError(

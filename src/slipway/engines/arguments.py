@@ -1,7 +1,8 @@
 """Arguments: merges flags into a command line, which may be a list of words or a script. Pure.
 
-An existing flag gets its new value in place, and new flags are appended. A script keeps its format, with one flag per
-line and a backslash at the end of each line.
+In a list, an existing flag gets its new value in place, and new flags are appended. The same applies to a single
+argument with one flag per line and a backslash at the end of each line, which keeps its format. In a shell script, all
+flags are appended, because the last one counts.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ CONFIG = "--config"
 """Flag of vLLM and SGLang for a file with flags, one per line."""
 SETTING = re.compile(r"^[\"']?([A-Za-z][\w-]{0,63})[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE)
 JOINED = " \\\n"
-"""The end of each line of a script except the last line."""
+"""The end of each line, except the last, of a string with one flag per line."""
 
 
 def merged(args: Sequence[str], flags: Sequence[str]) -> list[str]:
-    """Return ``args`` with ``flags`` set. A flag is ``--name=value``, ``--name value`` or only ``--name``."""
+    """Return ``args`` with ``flags`` set. Both are lists of words, in which a flag is ``--name=value``, ``--name``
+    before its values, or only ``--name``. If ``args`` is one string with a flag per line, the result is such a
+    string."""
     if len(args) == 1 and "\n" in args[0] and flags:
         lines = _override_flags(_lines(args[0]), _groups(flags))
         return [JOINED.join(" ".join(words) for words in lines)]
@@ -29,8 +32,8 @@ def merged(args: Sequence[str], flags: Sequence[str]) -> list[str]:
 
 
 def with_flags(container: Object, flags: Sequence[str]) -> Object | None:
-    """Return the container with ``flags`` for its program. They replace existing flags of the same names. Return None
-    if the position for flags in a shell script is not clear."""
+    """Return the container with ``flags`` for its program. They take precedence over existing flags of the same names.
+    Return None for a shell script that does not end with the program's arguments, or that contains ``#``."""
     script = script_of(container)
     command, args = list(container.get("command") or ()), list(container.get("args") or ())
     if script is None:
@@ -45,8 +48,8 @@ def with_flags(container: Object, flags: Sequence[str]) -> Object | None:
 
 
 def configured(args: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the flags in the file that ``--config`` names, with the first word of each value. ``files``: path ->
-    text. Empty if the file is not one of ``files``."""
+    """Return the flags in the file that ``--config`` names, as ``--name=value`` with only the first word of each value.
+    ``files``: path -> text. Empty if there is no ``--config``, or its file is not one of ``files``."""
     words = values_of_flags(args, CONFIG)
     text = files.get(words[0], "") if words else ""
     return tuple(f"--{name}={value}" for name, value in SETTING.findall(text))
@@ -74,7 +77,7 @@ def _groups(words: Sequence[str]) -> list[list[str]]:
 
 
 def _lines(script: str) -> list[list[str]]:
-    """Return each line of a script as a group of one word, without the backslash at the end."""
+    """Return each line of a script as a group of one word, without the backslash at the end. Omit empty lines."""
     plain = (line.strip().removesuffix("\\").rstrip() for line in script.splitlines())
     return [[line] for line in plain if line]
 

@@ -40,7 +40,7 @@ BREAKS = "();<>|&\n"
 """Characters that end a command in a shell script: operators and the end of a line."""
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 NO_DEFAULT = re.compile(r"\$\{\w+:?-\}")
-"""A variable with an empty default. A script uses it to keep the container's value."""
+"""A reference to an environment variable with an empty default. A script uses it to keep the container's value."""
 PREFIXES = ("exec", "env", "nohup")
 """Commands that run another command, which follows them."""
 REFERENCE = re.compile(r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)")
@@ -49,13 +49,15 @@ NUMBER = re.compile(r"-\d")
 LONGEST_SCRIPT = 65536
 """Maximum length of a script in characters. The rest is ignored."""
 MOST_EXPANDED = 2 << 20
-"""Maximum length of a command line in characters, after variables are expanded. Linux rejects longer command lines."""
+"""Maximum length of a command line in characters, after environment variables are expanded. Linux rejects longer
+command lines."""
 
 
 class Recognised(msgspec.Struct, frozen=True, kw_only=True):
     """The engine in a container, and the settings in its command line."""
 
     engine: Engine | None = None
+    """The recognized engine; None: the program is unrecognized or a router."""
     router: bool = False
     """Whether the program only forwards requests to engines."""
     served_names: tuple[str, ...] = ()
@@ -65,14 +67,16 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
     argument_port: int = 0
     """The port in the program's arguments; 0 if they do not set it."""
     args: tuple[str, ...] = ()
-    """The program's arguments, in which known variables are expanded."""
+    """The program's arguments, in which known environment variables are expanded. Empty if the command is unrecognized
+    or too long."""
     last: bool = True
     """Whether the command line ends with the program's arguments, so that more can be appended."""
 
     @property
     def public_names(self) -> tuple[str, ...]:
-        """The served names that identify a model, such as ``meta-llama/Llama-3.2-1B-Instruct``. Generic names such as
-        ``vllm-model`` are omitted."""
+        """The served names that contain a slash and therefore identify a model, such as
+        ``meta-llama/Llama-3.2-1B-Instruct``. Other names, such as ``vllm-model``, paths and unexpanded environment
+        variables are omitted."""
         return tuple(name for name in self.served_names if "/" in name.strip("/") and name[:1] not in "/.$")
 
 
@@ -120,8 +124,8 @@ def words_of(container: Object) -> list[str]:
 
 
 def replaced_words(container: Object) -> list[str]:
-    """Return the words of a container's command line or script, in which known variables are expanded. A variable in a
-    script may contain several words. Empty if the result is too long."""
+    """Return the words of a container's command line or script, in which known environment variables are expanded. A
+    variable in a script may expand to several words. Empty if the result has more than ``MOST_EXPANDED`` characters."""
     script, words = script_of(container), words_of(container)
     pairs = zip(words, _expanded(words, _variables(container)), strict=False)
     return [part for word, whole in pairs for part in (whole.split() if script and whole != word else [whole])]
@@ -129,7 +133,7 @@ def replaced_words(container: Object) -> list[str]:
 
 def assigned(container: Object) -> tuple[str, ...]:
     """Return the names of the environment variables that a command line sets for its program: directly before the
-    program, with ``env``, or with ``export`` in a script. Omit variables whose value is known to be empty."""
+    program, with ``env``, or with ``export`` in a script. Omit those whose value is known to be empty."""
     variables = _variables(container)
     pairs: list[tuple[str, str]] = []
     for command in _commands(container):
@@ -146,7 +150,7 @@ def assigned(container: Object) -> tuple[str, ...]:
 
 def values_of_flags(args: Sequence[str], *flags: str) -> list[str]:
     """Return the values of the last flag in ``args`` that is one of ``flags``: the words up to the next flag, or the
-    text after ``=``."""
+    text after ``=``. Empty if there is none. ``flags`` must be normalized (see :func:`spelling`)."""
     spelled = [spelling(word.partition("=")[0]) for word in args]
     last = next((place for place in reversed(range(len(args))) if spelled[place] in flags), None)
     if last is None:
@@ -239,8 +243,8 @@ def _variables(container: Object) -> dict[str, str]:
 
 
 def _expanded(words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """Return words in which known variables are expanded. Empty if they are too long, because a few references to a
-    long value could use all of the controller's memory."""
+    """Return words in which known environment variables are expanded. Empty if they are too long, because a few
+    references to a long value could use all of the controller's memory."""
     size = sum(map(len, words))
     for word in words:
         size += sum(len(_value(match, variables)) for match in REFERENCE.finditer(word))
@@ -254,7 +258,8 @@ def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:
 
 
 def _program(words: Sequence[str]) -> tuple[Program, list[str], bool]:
-    """Return the program in a command line, its arguments, and whether the command line ends with them."""
+    """Return the program in a command line, its arguments, and whether the command line ends with them. An unrecognized
+    program has no arguments."""
     for position, word in enumerate(words):
         module = words[position + 1].split(".")[0] if word == "-m" and position + 1 < len(words) else ""
         program = MODULES.get(module) or _executable(word, words[position + 1 : position + 2])

@@ -32,7 +32,7 @@ def tree_entry(entry: File | Directory) -> Document:
 
 def tree(revision: Revision, path: str, *, recursive: bool) -> list[Document]:
     """Return the entries of a directory: all entries below it if ``recursive``, otherwise only its direct children. An
-    empty ``path`` means the root."""
+    empty ``path`` means the root. The result is empty if ``path`` is not a directory of the revision."""
     prefix = f"{path}/" if path else ""
     below = [entry for name, entry in revision.entries.items() if name.startswith(prefix)]
     return [tree_entry(entry) for entry in below if recursive or "/" not in entry.path[len(prefix) :]]
@@ -106,6 +106,7 @@ def whoami(user: str) -> Document:
 
 
 def paths_info(revision: Revision, paths: Iterable[str]) -> list[Document]:
-    """Return the entries of the paths that exist. Other paths are omitted, as on the public Hub."""
+    """Return the entries of the paths that exist, whether files or directories. Slashes around a path are ignored.
+    Other paths are omitted, as on the public Hub."""
     requested = dict.fromkeys(path.strip("/") for path in paths)
     return [tree_entry(revision.entries[path]) for path in requested if path in revision.entries]

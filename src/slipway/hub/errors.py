@@ -15,10 +15,10 @@ class HubError(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
-        """Value of ``X-Error-Code``; empty: the public Hub sends none for this error."""
+        """Value of the header ``X-Error-Code``; empty: the response has no such header."""
         self.commit = commit
-        """The commit that lacks the requested file, so that a client may cache this fact; empty: the error concerns no
-        file."""
+        """The commit that lacks the requested path, so that a client may cache this fact; empty: the error has another
+        cause than a missing path."""
 
     def response(self) -> web.Response:
         """Return the HTTP response in the format that the Hub's clients parse."""
@@ -55,8 +55,8 @@ def gated(repository: str) -> HubError:
 
 
 def bad_credentials() -> HubError:
-    """Return a 401 for an invalid token. The message is part of the protocol: clients use it to distinguish an invalid
-    token from a missing repository."""
+    """Return a 401 for an invalid or missing token. The message is part of the protocol: clients use it to distinguish
+    an invalid token from a missing repository."""
     return HubError(401, "", "Invalid credentials in Authorization header")
 
 
@@ -71,5 +71,5 @@ def unavailable(message: str) -> HubError:
 
 
 def too_many_requests() -> HubError:
-    """Return a 429 for a client with too many concurrent requests. Clients retry the request."""
+    """Return a 429 for an address with too many concurrent requests. Clients retry the request."""
     return HubError(429, "", "Too many requests from this address at once")

@@ -1,20 +1,22 @@
-"""Reads repositories from the directories ``ROOT/<org>/<name>``. Apart from sending files, this is the hub's only disk
-access.
+"""Reads repositories from the directories ``ROOT/<org>/<name>``. Apart from sending files and reading tokens, this is
+the hub's only disk access.
 
-Files may change at any time. Each call reads all names, sizes and times again, but hashes a file only if one of them
-has changed. A repository may contain a file ``.hub.yaml``:
+Files may change at any time. Each call of ``Library.load`` reads all names, sizes and times of a repository again, but
+hashes a file only if it is new, or if its inode, size or modification time has changed. A repository may contain a file
+``.hub.yaml``:
 
     gated: true              # files require a known token
     refs:                    # additional revisions: ref -> directory in the repository; "." has the content of main
       refs/tags/v1: .
       refs/pr/1: proposals/1
 
-The directory of an additional revision is not part of main. The repository's author writes ``.hub.yaml``, not the
-operator. The file can restrict access to its own repository and add revisions, but it cannot grant access to a
+The directory of an additional revision is not part of any other revision. The repository's author writes ``.hub.yaml``,
+not the operator. The file can restrict access to its own repository and add revisions, but it cannot grant access to a
 repository that the operator gates.
 
 The hub follows symbolic links that stay inside their own repository, because the volume of a ConfigMap consists of such
-links. It ignores other links, and directories whose names begin with a dot.
+links. It ignores other links, directories whose names begin with a dot, files named ``.git``, and all names that begin
+with two dots or are not valid UTF-8.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ GIT = ".git"
 """Name of git's own directory, or of a file that refers to one. The hub does not serve it."""
 MOST_REPOSITORIES = 10_000
 MOST_ENTRIES = 10_000
-"""Maximum files and directories of one repository in all its revisions, because the hub checks each of them whenever it
-reads the repository."""
+"""Maximum number of files and directories of one repository, including ignored ones, because the hub checks each of
+them whenever it reads the repository. An entry that is in several revisions counts several times."""
 MOST_REFS = 64
 DEEPEST = 32
 """Maximum nesting of directories."""
@@ -55,7 +57,8 @@ LONGEST_SETTINGS = 16 << 10
 
 
 class UnstableError(Exception):
-    """An error for a file that changed while it was read. The request succeeds once the file no longer changes."""
+    """An error for a file that changed or disappeared while it was read, or since it was hashed. Clients retry the
+    request, which reads the repository again."""
 
 
 class UnservableError(Exception):
@@ -85,7 +88,8 @@ class _Digest(NamedTuple):
 class _Settings:
     gated: bool
     refs: Mapping[str, Path]
-    """Ref -> directory of its files: a path without symbolic links, which may be the repository itself."""
+    """Ref, other than main -> directory of its files: a path without symbolic links, which may be the repository
+    itself."""
 
 
 class Library:
@@ -100,7 +104,8 @@ class Library:
         self._digests: dict[str, dict[Path, _Digest]] = {}
 
     def names(self) -> list[str]:
-        """Return the sorted names, ``org/name``, of at most ``MOST_REPOSITORIES`` repositories."""
+        """Return the first ``MOST_REPOSITORIES`` names of repositories, ``org/name``, in alphabetical order. Raise
+        OSError for unreadable directories."""
         organisations = [entry for entry in _listing(self._root) if NAME.fullmatch(entry.name) and entry.is_dir()]
         candidates = (
             f"{organisation.name}/{entry.name}"
@@ -117,8 +122,8 @@ class Library:
     def load(self, name: str) -> Repository | None:
         """Return the current content of a repository, with every file hashed, or None if the repository does not exist.
 
-        Raise UnstableError if a file changes during the call, UnservableError if the repository is invalid or too
-        large, and OSError for unreadable files.
+        Raise UnstableError if a file changes during the call, UnservableError if ``.hub.yaml`` is invalid or the
+        repository has too many or too deeply nested entries, and OSError for unreadable or vanished files.
         """
         top = self._place(name)
         if top is None:
@@ -135,8 +140,9 @@ class Library:
         return Repository(name, gated, refs)
 
     def _place(self, name: str) -> Path | None:
-        """Return a repository's path without symbolic links. Return None if the repository does not exist, or if its
-        name is a link to another repository or out of the root directory."""
+        """Return a repository's path without symbolic links. Return None if the name is invalid, if the repository does
+        not exist, or if its name is a link to another place. Links to the directories that the kubelet inserts in a
+        ConfigMap's volume are allowed."""
         organisation, _unused, model = name.partition("/")
         if not (NAME.fullmatch(organisation) and NAME.fullmatch(model)):
             return None
@@ -156,7 +162,7 @@ class Library:
 
 
 class _Walk:
-    """A search for the files of a repository's revisions. All revisions together have one limit."""
+    """A search for the files of a repository's revisions. ``MOST_ENTRIES`` limits all revisions together."""
 
     def __init__(self, top: Path, others: set[Path]) -> None:
         """``top`` is the repository's path without symbolic links, and ``others`` are the directories of its other
@@ -164,10 +170,10 @@ class _Walk:
         self._top, self._others, self._remaining = top, others, MOST_ENTRIES
 
     def files(self, folder: Path) -> Iterator[tuple[Path, str]]:
-        """Yield each file below ``folder``, as its path on disk without symbolic links and its path inside the
-        revision.
+        """Yield each file of the revision whose directory is ``folder``, as its path on disk without symbolic links and
+        its path inside the revision. Omit ignored files and the directories of other revisions.
 
-        Raise UnservableError if there are too many files, or if they are nested too deep.
+        Raise UnservableError if there are too many files and directories, or if they are nested too deep.
         """
         pending: list[tuple[Path, str, frozenset[Path]]] = [(folder, "", frozenset({folder}))]
         while pending:
@@ -204,7 +210,7 @@ def _visible_parts(path: Path) -> tuple[str, ...]:
 
 def _contains(top: Path, real: Path) -> bool:
     """Whether a path without symbolic links is content of the repository ``top``. Files outside of the repository,
-    hidden directories, git's own files and ``.hub.yaml`` are not."""
+    hidden directories with their files, git's own files and ``.hub.yaml`` are not."""
     if not real.is_relative_to(top):
         return False
     parts = _visible_parts(real.relative_to(top))
@@ -214,8 +220,8 @@ def _contains(top: Path, real: Path) -> bool:
 
 
 def _open_file(path: Path) -> IO[bytes]:
-    """Open the regular file at ``path``. Raise UnstableError if the file no longer exists, or if the path now contains
-    a symbolic link."""
+    """Open the regular file at ``path``. Raise UnstableError if it no longer exists or is no longer a regular file, or
+    if the path now contains a symbolic link. Raise OSError if it is unreadable."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -239,7 +245,8 @@ def _place_of(handle: int, path: Path) -> str:
 
 
 def open_file(file: File) -> IO[bytes]:
-    """Open a file that ``Library.load`` returned. Raise UnstableError if the file has changed since then."""
+    """Open a file that ``Library.load`` returned. Raise UnstableError if its size or modification time has changed
+    since then, or if it is gone."""
     stream = _open_file(file.source)
     status = os.fstat(stream.fileno())
     if (status.st_size, status.st_mtime_ns) != (file.size, file.modified_ns):

@@ -50,7 +50,8 @@ def pattern(text: str) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Serve the hub until the process is stopped. Return the exit status, which is 2 for invalid arguments."""
+    """Serve the hub until the process is stopped. Return the exit status: 0, or 2 if the root is not a directory or the
+    tokens file is unusable. Raise SystemExit for other invalid arguments."""
     parser = argparse.ArgumentParser(
         prog="slipway hub", description="Serve model files with the Hugging Face protocol."
     )

@@ -28,8 +28,8 @@ LFS_SIZE = 10_000_000
 
 
 def is_lfs(path: str, size: int) -> bool:
-    """Whether clients see a file of ``size`` bytes as an LFS file, which is identified by SHA-256 instead of git's blob
-    ID."""
+    """Whether clients see a file of ``size`` bytes as an LFS file, because of its size or the extension of ``path``.
+    SHA-256 identifies an LFS file, instead of git's blob ID."""
     return size > LFS_SIZE or PurePosixPath(path).suffix.lower() in LFS_SUFFIXES
 
 
@@ -48,13 +48,14 @@ class File:
     """One file of a revision, and the location of its bytes."""
 
     path: str
-    """Path inside the repository, with slashes."""
+    """Path inside the revision, with slashes."""
     size: int
     oid: str
     """Git blob ID, 40 hex digits. For an LFS file, this is the blob ID of its pointer."""
     sha256: str
     """SHA-256 of an LFS file's content, 64 hex digits; empty: not an LFS file."""
     source: Path
+    """Path of the file on the disk, without symbolic links."""
     modified_ns: int
     """Modification time of the source when it was hashed, in nanoseconds since 1970. A different time or size shows
     that the file has changed."""
@@ -78,7 +79,7 @@ class Revision:
 
     sha: str
     entries: Mapping[str, File | Directory]
-    """Path -> entry, sorted by path."""
+    """Path inside the revision -> entry, sorted by path."""
 
     @cached_property
     def files(self) -> tuple[File, ...]:
@@ -102,8 +103,8 @@ class Repository:
         return self.refs[MAIN]
 
     def revision(self, name: str) -> Revision | None:
-        """Return the revision of a branch, a tag, a full ref or a commit ID, or None if the repository has no such
-        revision."""
+        """Return the revision of a branch, a tag, a ref with or without ``refs/``, or a full commit ID, or None if the
+        repository has no such revision. A branch takes precedence over a tag of the same name."""
         for ref in (name, f"refs/heads/{name}", f"refs/tags/{name}", f"refs/{name}"):
             if ref in self.refs:
                 return self.refs[ref]
@@ -134,7 +135,8 @@ def revision_of(files: Iterable[File]) -> Revision:
 
 
 def _collect(tree: _Tree, prefix: str, entries: dict[str, File | Directory]) -> str:
-    """Add all files and directories of ``tree`` to ``entries``, and return the tree's git ID."""
+    """Add all files and directories of ``tree`` to ``entries``, and return the tree's git ID. ``prefix`` is the path of
+    the tree with a slash at the end; empty for the root."""
     rows: list[tuple[bytes, bytes, str]] = []
     for name, file in tree.files.items():
         entries[file.path] = file

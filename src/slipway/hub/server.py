@@ -1,7 +1,7 @@
 """The hub's HTTP server: its routes, access control and error responses.
 
-The routes are those of the Hugging Face Hub, for models only. ``/healthz`` and ``/readyz`` are for Kubernetes' probes.
-The hub is ready after it has read every repository once.
+The routes are those of the Hugging Face Hub with which clients read models. ``/healthz`` and ``/readyz`` are for
+Kubernetes' probes. The hub is ready after it has tried to read every repository once.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from slipway.hub.transfer import send
 log = logging.getLogger(__name__)
 
 PAGE = 1000
-"""Maximum entries per response of a listing. The Link header leads to the next page."""
+"""Default and maximum number of entries per response of a listing. The Link header leads to the next page."""
 
 MAX_RESULTS = 100
-"""Maximum repositories per search response, because the hub must read each of them."""
+"""Default and maximum number of repositories per search response, because the hub must read each of them."""
 FRESH_ROW = 60.0
-"""Seconds for which a repository's search result is cached."""
+"""Seconds for which a repository's search result without files is cached."""
 SMALL, FRESH_ENTRY = 500, 1e-4
 """A repository with more than ``SMALL`` entries is cached for ``FRESH_ENTRY`` seconds per entry, because reading it
 takes long. A smaller repository is read for every request."""
 FRESH_REFUSED = 1.0
 MAX_REMEMBERED = 64
-"""Maximum repositories in the cache."""
+"""Maximum number of repositories in the cache."""
 WALKS = 4
-"""Maximum repositories read or hashed concurrently."""
+"""Maximum number of repositories read or hashed concurrently."""
 MOST_WAITING = 256
-"""Maximum requests that wait for a repository to be read or hashed."""
+"""Maximum number of requests that wait for a repository to be read or hashed."""
 MOST_AT_ONCE = 128
-"""Maximum concurrent requests per address, including downloads."""
+"""Maximum number of concurrent requests per address, including downloads but not probes."""
 PROBES = ("/healthz", "/readyz")
 
 USER = web.RequestKey("user", str)
-"""Key for the name of a token's owner in a request. Anonymous requests have no such key."""
+"""Key for the name of a token's owner in a request. Requests without a token have no such key, and a hub without tokens
+sets it for no request."""
 
 Row = TypeVar("Row")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -56,11 +57,13 @@ class LastOutcome(NamedTuple):
     """The outcome of the last read of a repository."""
 
     until: float
+    """Time of the event loop until which the outcome is used again."""
     outcome: Repository | UnservableError | None
+    """The repository, or why it cannot be served; None: it does not exist."""
 
 
 def fresh_for(repository: Repository | UnservableError | None) -> float:
-    """Return the seconds for which the outcome of reading a repository is cached."""
+    """Return the seconds for which the outcome of reading a repository is cached; 0: it is not cached."""
     if isinstance(repository, UnservableError):
         return FRESH_REFUSED
     entries = sum(len(revision.entries) for revision in repository.refs.values()) if repository else 0
@@ -115,8 +118,8 @@ class Hub:
         return web.json_response(documents.whoami(request[USER]))
 
     async def search(self, request: web.Request) -> web.Response:
-        """List the models whose name contains the query parameter ``search``. The parameter ``author`` selects an
-        organization."""
+        """List the models whose name contains the query parameter ``search``, in any case. The parameter ``author``
+        selects an organization, and ``full`` adds the files. Models that cannot be served are omitted."""
         text, author = request.query.get("search", "").lower(), request.query.get("author", "")
         names = await asyncio.to_thread(self._library.names)
         matches = [name for name in names if text in name.lower() and (not author or name.startswith(f"{author}/"))]
@@ -126,8 +129,8 @@ class Hub:
         return web.json_response(rows, headers=headers)
 
     async def _card(self, name: str) -> documents.Document | None:
-        """Return the description of a repository with its files, or None if the repository does not exist or cannot be
-        served."""
+        """Return the description of a repository with its files, or None if the repository does not exist, cannot be
+        served, or is changing."""
         try:
             repository = await self._load(name)
         except (UnservableError, UnstableError) as error:
@@ -136,8 +139,8 @@ class Hub:
         return documents.model(repository, repository.main, blobs=False) if repository else None
 
     async def _row(self, name: str) -> documents.Document | None:
-        """Return the description of a repository without its files, or None if the repository does not exist or cannot
-        be served."""
+        """Return the description of a repository without its files, which may be ``FRESH_ROW`` seconds old. Return None
+        if the repository does not exist, cannot be served, or is changing."""
         now = asyncio.get_running_loop().time()
         cached = self._rows.get(name)
         if cached is not None and now - cached[0] <= FRESH_ROW:
@@ -174,8 +177,8 @@ class Hub:
         return web.json_response(documents.paths_info(revision, await _paths(request)))
 
     async def resolve(self, request: web.Request) -> web.StreamResponse:
-        """Send a file of a revision. The hub also sends LFS files directly, without a redirect, because it has no
-        separate storage."""
+        """Send a file of a revision, which requires a token if the repository is gated. The hub also sends LFS files
+        directly, without a redirect, because it has no separate storage."""
         repository, revision = await self._find_revision(request)
         if repository.gated and USER not in request:
             raise errors.gated(repository.name)
@@ -240,7 +243,8 @@ class Hub:
 
     @web.middleware
     async def _limit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Limit the concurrent requests of each address, so that one address cannot block the others."""
+        """Limit the concurrent requests of each address, so that one address cannot block the others. Probes are not
+        limited."""
         address = request.remote or ""
         if request.path in PROBES:
             return await handler(request)
@@ -256,8 +260,8 @@ class Hub:
 
     @web.middleware
     async def _authenticate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Identify the user by the bearer token. A hub without tokens ignores the header, because engines may send a
-        token for the public Hub."""
+        """Identify the user by the bearer token, if there is one. Raise HubError for an invalid token. A hub without
+        tokens ignores the header, because engines may send a token for the public Hub."""
         kind, _unused, token = request.headers.get("Authorization", "").partition(" ")
         if self._tokens and kind.lower() == "bearer":
             user = await asyncio.to_thread(self._tokens.user, token.strip())
@@ -292,7 +296,8 @@ class Hub:
 
 @web.middleware
 async def _explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Convert exceptions to the error responses that clients understand."""
+    """Convert the exceptions of the hub and of aiohttp, and OSErrors other than disconnects, to the error responses
+    that clients understand."""
     try:
         return await handler(request)
     except errors.HubError as error:
@@ -319,8 +324,8 @@ def _flag(request: web.Request, name: str) -> bool:
 
 
 def _page(request: web.Request, rows: Sequence[Row], most: int = PAGE) -> tuple[Sequence[Row], dict[str, str]]:
-    """Return the requested page of a listing, and the Link header if there is another page. Raise HubError for an
-    invalid ``cursor`` or ``limit``."""
+    """Return the requested page of a listing, and the Link header if there is another page. ``most`` is the default and
+    maximum number of rows. Raise HubError if the query parameter ``cursor`` or ``limit`` is invalid."""
     try:
         start, limit = int(request.query.get("cursor", 0)), int(request.query.get("limit", most))
     except ValueError:
@@ -352,5 +357,6 @@ async def _paths(request: web.Request) -> list[str]:
 
 def application(root: Path, tokens: Path | None, gated: Sequence[str] = ()) -> web.Application:
     """Return the hub's aiohttp application for the repositories below ``root``. ``tokens`` is the path of the tokens
-    file. ``gated`` contains the names or patterns of gated repositories."""
+    file; None: there are no tokens, so files of gated repositories cannot be read. ``gated`` contains the names or
+    patterns of the repositories that the operator gates. Errors of the constructor of ``Tokens`` are not caught."""
     return Hub(Library(root, gated), Tokens(tokens) if tokens else None).application()

@@ -18,7 +18,8 @@ BINARY = "application/octet-stream"
 
 
 def headers_of(file: File, commit: str) -> dict[str, str]:
-    """Return the response headers that describe a file: its commit, ETag and type, and for LFS files also the size."""
+    """Return the response headers that describe a file: its commit, ETag and type, and for LFS files also the SHA-256
+    and the size."""
     headers = {
         "X-Repo-Commit": commit,
         "ETag": f'"{file.etag}"',
@@ -49,7 +50,8 @@ def parse_range(request: web.Request, file: File) -> range | None:
 
 
 async def send(request: web.Request, file: File, commit: str) -> web.StreamResponse:
-    """Answer a GET or HEAD request for ``file``. Raise UnstableError if the file has changed since it was read."""
+    """Answer a GET or HEAD request for ``file``. For GET, raise UnstableError if the file has changed since it was
+    hashed."""
     headers = headers_of(file, commit)
     part = parse_range(request, file)
     if part is not None and not part:

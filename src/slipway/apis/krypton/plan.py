@@ -49,9 +49,9 @@ def plan(view: ModelView) -> Plan:
 
 
 def granted(view: ModelView, _plan: Plan) -> frozenset[Freedom]:
-    """Return the privileged fields (freedoms) in a Model's children that come from the operator: only the default
-    image. The ServiceAccount is not among them, because an account with the Model's name may belong to another user.
-    Raise InvalidSpecError if the Model cannot be served."""
+    """Return the privileged fields (freedoms) in a Model's children that come from the operator: those of a Model that
+    sets only its source, such as the default image. The ServiceAccount is not among them, because an account with the
+    Model's name may belong to another user. Raise InvalidSpecError if the Model cannot be served."""
     model = view.served()
     plain = msgspec.structs.replace(model, spec=ModelSpec(source=model.spec.source))
     server = msgspec.structs.replace(_server(plain, view.world.settings), own_account=False)
@@ -63,7 +63,8 @@ def image(spec: ModelSpec, settings: Settings) -> str:
 
 
 def renewal(spec: ModelSpec, settings: Settings) -> Renewal:
-    """Return the author's arguments for llama.cpp, adapted to the version in the Model's image."""
+    """Return the author's arguments for llama.cpp, in which flags that the default image no longer supports are removed
+    or replaced. They are unchanged if the author or the operator chose another image."""
     return LLAMACPP.renewed(spec.args or (), author_image=spec.image or "", image=image(spec, settings))
 
 
@@ -118,8 +119,8 @@ def _container(launch: Launch, spec: ModelSpec, settings: Settings) -> Container
 
 
 def _refuse(field: str, conflicts: Sequence[str]) -> None:
-    """Raise InvalidSpecError if there are any conflicts: flags or variables in ``spec.<field>`` that prevent requests
-    from reaching the model."""
+    """Raise InvalidSpecError if there are any conflicts: flags or environment variables in ``spec.<field>`` that
+    Slipway itself sets, or that prevent requests from reaching the model."""
     if not conflicts:
         return
     text = f"spec.{field} sets {', '.join(conflicts)}. Remove it, because requests would not reach the model"

@@ -44,8 +44,8 @@ class ModelView(msgspec.Struct, frozen=True):
 
 
 def resolve(world: World) -> ModelView:
-    """Return the view of a Model. An invalid Model raises no error: the view contains the reason why it cannot be
-    served."""
+    """Return the view of the Model in ``world.resource``. An invalid Model raises no error: the view contains the
+    reason why it cannot be served."""
     try:
         return ModelView(world, _parse_model(world.resource))
     except InvalidSpecError as error:
@@ -53,7 +53,7 @@ def resolve(world: World) -> ModelView:
 
 
 def _parse_model(resource: Object) -> Model:
-    """Parse a Model. Raise InvalidSpecError if it breaks a rule that the CustomResourceDefinition cannot express."""
+    """Parse a Model. Raise InvalidSpecError if its name is not a valid Service name, or its spec is invalid."""
     name = resource["metadata"]["name"]
     if not SERVICE_NAME.fullmatch(name):
         text = f"{name!r} is not a valid Service name. Use at most 63 of a-z, 0-9 and -, starting with a letter"

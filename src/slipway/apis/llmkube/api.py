@@ -135,7 +135,8 @@ def only_labels(namespace: Object) -> Object:
 
 
 def _services_of_quota(change: Change, listers: Listers) -> Iterable[Key]:
-    """Return the services that a quota covers or covered, if the quota was created, changed or deleted."""
+    """Return the services that a quota covers or covered, if the quota was created or deleted, or its spec changed. For
+    a quota that selects namespaces by labels, return all services."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -146,7 +147,8 @@ def _services_of_quota(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _services_of_namespace(change: Change, listers: Listers) -> Iterable[Key]:
-    """Return the services of a namespace if its labels changed and a quota selects namespaces by labels."""
+    """Return the services of a namespace if the namespace was created or deleted, or its labels changed. The result is
+    empty unless a quota selects namespaces by labels."""
     old, new = change.old, change.new
     if (old and new and labels(old) == labels(new)) or not listers.count(GPU_QUOTA.kind, quotas.COVERS, ""):
         return ()
@@ -154,7 +156,8 @@ def _services_of_namespace(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _service_of_adapter(change: Change, _listers: Listers) -> Iterable[Key]:
-    """Return the service that an adapter names or named, if the adapter was created, changed or deleted."""
+    """Return the services that an adapter names and named before, if the adapter was created or deleted, or its spec
+    changed."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -163,8 +166,8 @@ def _service_of_adapter(change: Change, _listers: Listers) -> Iterable[Key]:
 
 
 def _rivals(change: Change, listers: Listers) -> Iterable[Key]:
-    """Return the other adapters that request the name of a changed adapter, because one of them may now get that
-    name."""
+    """Return the other adapters with the service and name that an adapter has or had, because one of them may now get
+    the name. The result is empty unless the adapter was created or deleted, or its spec changed."""
     old, new = change.old, change.new
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
@@ -172,8 +175,8 @@ def _rivals(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _members_of_pool(change: Change, _listers: Listers) -> Iterable[Key]:
-    """Return the members that a change of a pool affects: all members if its spec changed or it made its first
-    decision, otherwise the members that lose or get the slot."""
+    """Return the members that a change of a pool affects: all present and former members if the pool was created or
+    deleted, its spec changed or it made its first decision, otherwise the members that lose or get the slot."""
     old, new = change.old, change.new
     if not (old and new and _same_spec(old, new) and pools.decided(old) == pools.decided(new)):
         members = {name for state in (old, new) if state for name in pools.member_names(state)}
@@ -184,8 +187,9 @@ def _members_of_pool(change: Change, _listers: Listers) -> Iterable[Key]:
 
 
 def _rival_pools(change: Change, listers: Listers) -> Iterable[Key]:
-    """Return the pools that may gain a member from a changed pool or lose one to it: the two oldest pools of each
-    member."""
+    """Return the pools that may gain a member from a changed pool or lose one to it: those of the two oldest pools of
+    each member that are not the changed pool. The result is empty unless the pool was created or deleted, or its spec
+    changed."""
     old, new = change.old, change.new
     if old and new and _same_spec(old, new):
         return ()
@@ -195,7 +199,7 @@ def _rival_pools(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _pool_of_service(change: Change, listers: Listers) -> Iterable[Key]:
-    """Return the pool of a service, if the service changed in a field that pools read."""
+    """Return the pool of a service, if the service was created or deleted, or a field that pools read has changed."""
     old, new = change.old, change.new
     if old and new and pool_status.member_fields(old) == pool_status.member_fields(new):
         return ()
@@ -217,8 +221,8 @@ def _same_spec(old: Object, new: Object) -> bool:
 
 
 def _adapters_of_service(change: Change, listers: Listers) -> Iterable[Key]:
-    """Return the adapters that name a service. If only the status of the service changed, return the adapters whose
-    entries in the status changed."""
+    """Return the adapters that name a service. If the service was neither created nor deleted and its spec did not
+    change, return only the adapters whose entries in its status changed."""
     old, new = change.old, change.new
     same = bool(old and new and generation(old) == generation(new) and deleting(old) == deleting(new))
     before, after = ({one["name"]: one for one in list_adapter_statuses(state)} for state in (old, new))
@@ -235,8 +239,8 @@ def list_adapter_statuses(service: Object | None) -> Iterable[Object]:
 
 
 def _services_of_model(change: Change, listers: Listers) -> Iterable[Key]:
-    """Return the services that name a Model, if its spec or status changed. Changes of its labels and annotations do
-    not affect services."""
+    """Return the services that name a Model, if the Model was created or deleted, or its spec or status changed.
+    Changes of its labels and annotations do not affect services."""
     old, new = change.old, change.new
     if old and new and deleting(old) == deleting(new) and all(old.get(one) == new.get(one) for one in READ_OF_MODELS):
         return ()
@@ -244,8 +248,9 @@ def _services_of_model(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _models_of_claim(change: Change, listers: Listers) -> Iterable[Key]:
-    """Return the Models whose source names a claim. For the cache claim of a namespace, also return the Models whose
-    records on the claim changed, or all Models of the namespace if the claim was created or deleted."""
+    """Return the Models whose source names a claim. For the cache claim of a namespace, also return the Models of the
+    cache directories whose records on the claim changed, or all Models of the namespace if the claim was created or
+    deleted."""
     namespace, name = change.key
     models = set(referenced_by(MODEL.kind, PERSISTENT_VOLUME_CLAIM)(change, listers))
     if name != names.CLAIM:
@@ -258,7 +263,8 @@ def _models_of_claim(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _models_of_reader(change: Change, listers: Listers) -> Iterable[Key]:
-    """Return the Models that may have been waiting for a pod to stop reading their cache directories."""
+    """Return the Models that may have been waiting for a pod to stop reading their cache directories. The result is
+    empty if the pod has not stopped."""
     return cache.find_models_of(usage.by_read_folder(change.old), listers) if change.old and stops(change) else ()
 
 

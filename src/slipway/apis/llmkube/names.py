@@ -9,9 +9,9 @@ from slipway.kube.values.names import fitting
 GROUP = "inference.llmkube.dev"
 MODEL_LABEL, SERVICE_LABEL, RUNTIME_LABEL = f"{GROUP}/model", f"{GROUP}/service", f"{GROUP}/runtime"
 FINALIZER = f"{GROUP}/model-cache"
-"""Finalizer that a Model has until its weights are deleted from the cache."""
+"""Finalizer that a Model has until its weights are deleted from the cache or handed to another Model."""
 LORA_FINALIZER = "loraadapter.inference.llmkube.dev/finalizer"
-"""Finalizer of LoRAAdapters, with the original's name."""
+"""Finalizer that the original sets on LoRAAdapters. Slipway does not set it, but removes it on deletion."""
 LOADED = f"{GROUP}/"
 """Prefix of the annotations that contain cache records. The rest of an annotation's name is the cache key."""
 CLAIM = "llmkube-model-cache"
@@ -28,8 +28,9 @@ changing the group of all files."""
 
 
 def cache_key(source: str) -> str:
-    """Return the name of the cache directory for a source. It is the original's name, so that new weights replace
-    weights that the original loaded. The latter are never used, because they may be incomplete."""
+    """Return the name of the cache directory for a source. ``source`` is the Model's source, followed by its files, if
+    any, each on its own line. Without files, it is the original's name, so that new weights replace weights that the
+    original loaded. The latter are never used, because they may be incomplete."""
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 

@@ -10,10 +10,11 @@ from slipway.serving.contract.settings import Settings
 
 
 class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Settings of the claim that each namespace has for the weights of its Models."""
+    """Settings of the claims that Slipway creates for weights: one in each namespace, or one for each InferenceService.
+    A service can choose another claim, or downloads by each pod, with ``spec.modelCache``."""
 
     persistence: Literal["Cached", "Ephemeral", "PerService"] = "Cached"
-    """``Cached``: the Models of a namespace share a claim. ``Ephemeral``: there is no claim, and every pod downloads
+    """``Cached``: the Models of each namespace share a claim. ``Ephemeral``: there is no claim, and every pod downloads
     its weights itself. ``PerService``: every pod downloads its weights into a claim of its service."""
     size: str = "100Gi"
     storage_class: str = ""

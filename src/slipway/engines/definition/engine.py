@@ -24,7 +24,7 @@ from slipway.serving.pods.server import Container, Probe, Probes
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - a pod's own address is not known before it runs
 """The addresses for all interfaces, of IPv4 and of IPv6, on which an engine may listen."""
 FULL_SECONDS = 600
-"""Seconds without a successful liveness probe after which an engine that may be full is restarted."""
+"""Minimum seconds without a successful liveness probe after which an engine that may be full is restarted."""
 Task = Literal["generate", "embed", "rerank", "transcribe"]
 
 
@@ -66,6 +66,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     bind: str = ANYWHERE[0]
     """Address on which the engine listens."""
     gpus: int = 0
+    """Number of GPUs of the pod; 0: none, or the number does not matter to the API."""
     gpu_layers: int = 0
     """Number of layers in GPU memory; 0 for all layers."""
     sharding: Sharding = Sharding()
@@ -77,7 +78,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 UNSET = ("", "~", "null", "false", "no", "off")
 """YAML values, in lower case, with which a setting in a file has no effect."""
 Owned = Mapping[str, Sequence[str]]
-"""Flag or variable -> the values that a user may set. With any other value, the gateway could not reach the model."""
+"""Flag or environment variable -> the values that a user may set; empty: none. With any other value, the gateway could
+not reach the model."""
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +145,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     args: Callable[[Launch], tuple[str, ...]]
     """Function that returns the arguments after the command or the image's entrypoint, including the user's arguments.
 
-    Raises ValueError for weights that the engine cannot load.
+    Like ``env``, ``owned``, ``owned_env`` and ``start``, it may raise ValueError for weights that the engine cannot
+    load.
     """
     env: Callable[[Launch], Mapping[str, str]]
     """Function that returns the environment variables of the engine's container."""
@@ -185,7 +188,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """Paths from ``serving.routing.paths`` that any version or edition of the engine serves. Empty if they are unknown,
     so that no path is rejected."""
     optional_paths: Mapping[str, Switches] = {}
-    """Path in ``paths`` that the engine does not serve by default -> the flags and variables that enable it."""
+    """Path in ``paths`` that the engine does not serve by default -> the flags and environment variables that enable
+    it."""
     sealed_by: Seals = Seals()
     """Settings with which the engine rejects requests without its own key or without TLS."""
     devices: Devices = Devices()
@@ -216,7 +220,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
     def conflicting_settings(self, launch: Launch, settings: Sequence[str]) -> tuple[str, ...]:
         """Return the settings in the user's file with which the gateway could not reach the model. ``settings``: flags
-        such as ``--port=1``. Flags on the command line take precedence over the file."""
+        such as ``--port=1``. Settings with a value in ``UNSET`` have no effect. Flags on the command line take
+        precedence over the file."""
         own = flag_names(self.args(launch))
         owned = {flag: values for flag, values in self.owned(launch).items() if flag not in own}
         effective = [one for one in settings if one.partition("=")[2].lower() not in UNSET]
@@ -235,25 +240,28 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
     def renewed(self, args: Sequence[str], *, author_image: str, image: str) -> Renewal:
         """Return an author's arguments for ``image``. Remove or replace retired flags if the controller chose the
-        image and it is a default image. ``author_image``: the author's own image, or empty."""
+        image, and it is a default image that no longer supports them. ``author_image``: the author's own image, or
+        empty."""
         if author_image or not is_ours(image, self.images, self.older_images):
             return Renewal(tuple(args))
         return renewed(args, self.retired, abbreviated=self.abbreviates)
 
     def seals(self, container: Object, words: Sequence[str], assigned: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the flags and variables with which a container rejects the gateway's requests. ``words``: the command
-        line of the container; ``assigned``: environment variables that the command line sets."""
+        """Return the flags and environment variables with which a container rejects the gateway's requests. ``words``:
+        the command line of the container; ``assigned``: environment variables that the command line sets."""
         return seals_in(
             container, words, assigned, self.sealed_by, abbreviated=self.abbreviates, any_case=self.any_case
         )
 
     def named_devices(self, container: Object) -> tuple[Object, ...]:
-        """Return the environment variables that make the engine exit if it cannot open the GPUs of its container."""
+        """Return the environment variable that makes the engine exit if it cannot open the GPUs of its container. Empty
+        if there is no such variable, or its value is unknown (see ``gpus.named``)."""
         return named(container, self.devices)
 
     def cleared(self, env: Iterable[Object], env_from: Sequence[Object], image: str) -> tuple[Object, ...]:
-        """Return empty environment variables for a container. They override values from Secrets and ConfigMaps with
-        which the engine would reject requests without a key."""
+        """Return empty environment variables for a container with ``env``, ``env_from`` and ``image``. They override
+        values from Secrets and ConfigMaps with which the engine would reject requests without a key or TLS. Empty if
+        ``env_from`` is empty."""
         today = is_ours(image, self.images, self.older_images)
         names = (*self.sealed_by.clearable, *(self.sealed_by.clearable_today if today else ()))
         return cleared(env, env_from, names)
@@ -267,7 +275,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(path for path in self.paths if path not in lacking)
 
     def image(self, accelerator: str) -> str:
-        """Return the engine's public image for an accelerator; empty if there is none."""
+        """Return the engine's public image for an accelerator, or else for all others; empty if there is neither."""
         return self.images.get(accelerator, self.images.get("", ""))
 
     def probes_of(self, launch: Launch) -> Probes:
@@ -279,7 +287,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def liveness(self, probe: Probe) -> Probe:
-        """Return a liveness probe that tolerates more failures, if probes of a full engine may fail.
+        """Return ``probe``, with more tolerated failures if probes of a full engine may fail.
 
         A full engine gets no more requests until it answers its probes again. A restart would break its streams.
         """
@@ -303,8 +311,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def http_probes(path: str, startup_seconds: int) -> Probes:
-    """Return probes of a single path. The startup probe runs every second, because a request may be waiting for the
-    replica. It fails after ``startup_seconds``."""
+    """Return probes of a single HTTP path, or if it is empty, of the TCP port. The startup probe runs every second,
+    because a request may be waiting for the replica. It fails after ``startup_seconds``."""
     return Probes(
         startup=Probe(path=path, period=1, timeout=2, failures=startup_seconds),
         readiness=Probe(path=path, period=10, timeout=2, failures=3),
@@ -318,7 +326,7 @@ def tcp_probes(startup_seconds: int) -> Probes:
 
 
 def conflicting_flags(args: Sequence[str], owned: Owned, *, abbreviated: bool = False) -> tuple[str, ...]:
-    """Return the flags in ``args`` whose values are not in ``owned``, as the user spelled them.
+    """Return the flags in ``args`` whose names are in ``owned``, but whose values are not, as the user spelled them.
 
     The value of a flag is the text after ``=``, or the next argument. Underscores in long flags count as hyphens.
     """

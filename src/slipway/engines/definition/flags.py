@@ -1,7 +1,7 @@
 """Flags: maps an engine's typed settings to its command line, in the order of a table. Pure.
 
 An API sets values by name, such as ``context_size``, and the table defines the flag for each name. A flag that the user
-already sets is not set a second time.
+already sets is not set a second time, unless it can be repeated.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 Value = bool | int | float | str | tuple[str, ...]
-"""Value of a setting: a switch, a number, a text, or several texts."""
+"""Value of a setting: a switch, a number, a string, or several strings."""
 NO_GPU = "there is no GPU"
 UNSUPPORTED_SETTING = "the runtime has no such setting"
 
@@ -36,14 +36,15 @@ class FlagSpec(msgspec.Struct, frozen=True):
     repeats: bool = False
     """Whether the same flag in the user's arguments adds a value, instead of replacing the value."""
     listed: bool = False
-    """Whether several texts follow a single flag, instead of one flag per text."""
+    """Whether several strings follow a single flag, instead of one flag per string."""
 
 
 FlagTable = tuple[FlagSpec, ...]
 
 
 def arguments(table: FlagTable, settings: Mapping[str, Value], extra: Sequence[str], gpus: int) -> tuple[str, ...]:
-    """Return the arguments for ``settings`` in the order of the table. Omit settings without effect."""
+    """Return the arguments for ``settings`` in the order of the table. Omit settings without effect. ``extra`` are the
+    user's arguments, and ``gpus`` is the number of GPUs."""
     ineffective = without_effect(table, settings, extra, gpus)
     rows = (row for row in table if row.name in settings and row.name not in ineffective)
     return tuple(word for row in rows for word in _to_arguments(row, settings[row.name]))
@@ -93,8 +94,8 @@ def flag_names(args: Sequence[str]) -> frozenset[str]:
 
 
 def names_flag(spelled: str, flag: str, *, abbreviated: bool) -> bool:
-    """Whether ``spelled``, such as ``--api-k``, is ``flag`` in another spelling. ``abbreviated``: whether the engine
-    accepts abbreviated flags, as argparse does."""
+    """Whether ``spelled``, such as ``--api_key``, means ``flag``. ``abbreviated``: whether the engine also accepts
+    abbreviated flags, such as ``--api-k``, as argparse does."""
     if not spelled.startswith("--"):
         return spelled == flag
     plain = spelled.replace("_", "-")

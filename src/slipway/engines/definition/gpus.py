@@ -12,24 +12,24 @@ from slipway.kube.objects import Object
 from slipway.serving.containers.devices import SHARED, device_resources
 
 MOST = 16
-"""Maximum number of GPUs in a container for which the variable is set."""
+"""Maximum number of GPUs in a container for which ``Devices.variable`` is set."""
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
     """The environment variable that lists the GPUs which an engine must use."""
 
     variable: str = ""
-    """Name of the variable, whose value is a comma-separated list. Empty if the engine has no such variable, or exits
-    without it."""
+    """Name of the environment variable, whose value is a comma-separated list. Empty if the engine has no such
+    variable, or exits without it."""
     flags: tuple[str, ...] = ()
-    """Flags in an author's arguments that take precedence over the variable."""
+    """Flags in an author's arguments that take precedence over the environment variable."""
     names: Mapping[str, str] = {}
     """Word in the image tag -> prefix of device names. The index of the GPU follows the prefix."""
 
 
 def named(container: Object, devices: Devices) -> tuple[Object, ...]:
-    """Return the variable for a container; empty if its image tag has no known word, its number of GPUs is unknown, or
-    the author already chose the devices."""
+    """Return ``devices.variable`` with the GPUs of a container; empty if its image tag has no known word, its number of
+    GPUs is 0, unknown or greater than ``MOST``, or the author already chose the devices."""
     tag = str(container.get("image", "")).partition("@")[0].rsplit("/", 1)[-1].partition(":")[2].lower()
     name = next((name for word, name in devices.names.items() if word in re.split(r"[-_.]", tag)), "")
     number = _number(device_resources(container))

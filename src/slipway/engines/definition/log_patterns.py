@@ -28,9 +28,9 @@ NO_SPACE = "The model is larger than the pod's volume for weights"
 class LogPattern(NamedTuple):
     """A pattern in an engine's log, and the reason and the message of the failure.
 
-    A message may contain ``{repository}``, ``{file}`` and ``{hub}``. A named group of the pattern adds to the message:
-    ``status`` is an HTTP status of the Hub, ``files`` a list of the repository's files, and ``value`` the value in the
-    spec that the engine rejects.
+    A message may contain ``{repository}``, ``{file}`` and ``{hub}``. A named group of the pattern changes the message:
+    ``status`` is an HTTP status of the Hub, which is explained. ``files`` is a list of the repository's files: the
+    message then reports the missing file instead. ``value`` is the value in the spec that the engine rejects.
     """
 
     pattern: re.Pattern[str]

@@ -1,4 +1,4 @@
-"""Optional paths: paths that an engine serves only if an argument or a variable enables them. Pure."""
+"""Optional paths: paths that an engine serves only if an argument or an environment variable enables them. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
     variables: frozenset[str]
 
     def enable(self, container: Container) -> bool:
-        """Whether the container may enable the path. A Secret or ConfigMap may contain any variable, so it counts."""
+        """Whether the container may enable the path. A Secret or ConfigMap with environment variables counts, because
+        it may contain any of them."""
         names = {str(variable.get("name")) for variable in container.env}
         return bool(container.env_from or self.flags & flag_names(container.args) or self.variables & names)
 
 
 def disabled(container: Container, optional: Mapping[str, Switches]) -> frozenset[str]:
-    """Return the optional paths that no flag or variable of the container enables."""
+    """Return the paths in ``optional`` that no flag or environment variable of the container can enable."""
     return frozenset(path for path, switches in optional.items() if not switches.enable(container))

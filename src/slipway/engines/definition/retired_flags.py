@@ -55,7 +55,8 @@ def _redundant_experts(value: str) -> tuple[str, ...] | None:
 
 
 def _guided() -> Mapping[str, tuple[str, ...]]:
-    """Return the arguments for the current setting, which is JSON, for each backend with its options in any order."""
+    """Map each value of ``--guided-decoding-backend``, a backend with its options in any order, to the arguments for
+    the current setting, which is JSON."""
     orders = [order for number in range(len(GUIDED_OPTIONS) + 1) for order in permutations(GUIDED_OPTIONS, number)]
     return {
         f"{backend}{':' if order else ''}{','.join(order)}": (_structured(backend, order),)

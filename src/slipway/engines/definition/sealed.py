@@ -35,10 +35,11 @@ def seals_in(
     abbreviated: bool,
     any_case: frozenset[str],
 ) -> tuple[str, ...]:
-    """Return the flags and variables with which a container's engine rejects the gateway's requests.
+    """Return the flags and environment variables with which a container's engine rejects the gateway's requests. An
+    environment variable counts unless its value is known to be empty.
 
-    ``words``: the command line of the container; ``assigned``: variables that a script or ``env`` in the command line
-    sets; ``any_case``: variables that the engine accepts in any case.
+    ``words``: the command line of the container; ``assigned``: environment variables that a script or ``env`` in the
+    command line sets; ``any_case``: environment variables that the engine accepts in any case.
     """
     spelled = (word.partition("=")[0] for word in words)
     flags = (one for one in spelled if any(names_flag(one, flag, abbreviated=abbreviated) for flag in seals.flags))
@@ -52,8 +53,9 @@ def seals_in(
 
 
 def cleared(env: Iterable[Object], env_from: Sequence[Object], names: Sequence[str]) -> tuple[Object, ...]:
-    """Return the variables in ``names`` with empty values, if a container takes variables from Secrets or ConfigMaps.
-    Their content is unknown, and literal variables of the container take precedence over it."""
+    """Return the environment variables in ``names`` with empty values, except those in ``env``. Empty unless the
+    container takes environment variables from Secrets or ConfigMaps (``env_from``): their content is unknown, and
+    variables of the container itself take precedence over it."""
     env_names = {str(one.get("name")) for one in env}
     return tuple({"name": name, "value": ""} for name in names if name not in env_names) if env_from else ()
 

@@ -25,8 +25,8 @@ def _env(launch: Launch) -> dict[str, str]:
 
 
 def _owned(launch: Launch) -> Owned:
-    """Return the values that a user may set, by the suffix of a flag and a variable. ``_url_prefix`` is the suffix of
-    ``--url-prefix`` and ``INFINITY_URL_PREFIX``."""
+    """Return the values that a user may set, by the suffix of a flag and an environment variable. ``_url_prefix`` is
+    the suffix of ``--url-prefix`` and ``INFINITY_URL_PREFIX``."""
     return {
         "_host": ANYWHERE,
         "_model_id": (model_of(launch.weights),),

@@ -41,7 +41,8 @@ HTTP_THREADS = 128
 
 
 def http_threads(args: Sequence[str]) -> int:
-    """Return the number of HTTP threads that llama-server needs to use every slot in its arguments.
+    """Return the number of HTTP threads that llama-server needs to use every slot in its arguments: ``HTTP_THREADS``,
+    plus the number after the last ``--parallel``, of which at most ``MOST_SLOTS`` count.
 
     llama-server uses a thread for each open request, including waiting requests, and has few threads by default.
     Versions since March 2026 add threads under load, up to 1024 in total. Earlier versions add none.

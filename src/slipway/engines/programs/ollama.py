@@ -25,8 +25,9 @@ START_SECONDS = 10800
 
 
 def _start(launch: Launch) -> tuple[str, ...]:
-    """Return a command that downloads the model and copies it to its public name. If the model generates text, the
-    command also loads it into memory.
+    """Return a command that downloads the model, unless it is in the image or a mounted store, and copies it to its
+    served name. If the model generates text, the command also loads it into memory. Raise ValueError for weights that
+    are not an Ollama model.
 
     After a failure, the command writes its last output to the termination log, because a probe's output is not in the
     container's log. It removes the progress bar's characters, which a status cannot contain.

@@ -17,7 +17,8 @@ FLAGS: FlagTable = (
 
 def _args(launch: Launch) -> tuple[str, ...]:
     """Return the arguments of PersonaPlex. The engine listens on every address regardless of ``--host``. It only
-    accepts a repository as weights, and otherwise uses its default weights. Raise ValueError for a revision."""
+    accepts a repository as weights, and otherwise uses its default weights. Raise ValueError for a revision of the
+    repository, unless the user's arguments name a repository."""
     weights = launch.weights
     named = isinstance(weights, HubRepository) and "--hf-repo" not in flag_names(launch.extra_args)
     if named and revision_of(weights):

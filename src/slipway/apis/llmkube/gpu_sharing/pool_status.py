@@ -39,8 +39,8 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """Name of a member -> its service, if the service exists."""
     decision: Decision
     decided: bool
-    """Whether the status already names the holder of the slot. Until then, running members continue as if they had no
-    pool."""
+    """Whether the slot has been decided, in the status or by ``decision``. Until then, running members continue as if
+    they had no pool."""
 
 
 def member_fields(service: Object) -> tuple[object, ...]:

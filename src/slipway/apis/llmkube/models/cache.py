@@ -36,12 +36,13 @@ from slipway.weights.place import Place
 LABELS = {"app.kubernetes.io/name": "llmkube", "app.kubernetes.io/component": "model-cache"}
 KEY = re.compile(r"[0-9a-f]{16}")
 RECORD_BYTES = 16384
-"""Maximum bytes of a record. The loader's report, its largest part, has at most 3.5 KB."""
+"""Maximum size of a record in bytes. The loader's report, its largest part, has at most 3.5 KB."""
 REMEMBERED_CHARACTERS = 4096
-"""Maximum characters of a record that stays in memory after it has been decoded. Nearly all records are shorter. Longer
-records are not kept, because authors control them."""
+"""Maximum number of characters in a record that stays in memory after it has been decoded. Nearly all records are
+shorter. Longer records are not kept, because authors control them."""
 FOLDER, RECORDED, UID = "folder", "recorded", "uid"
-"""Indexes of Models: by the cache directory of their weights, by the directories of their records, and by UID."""
+"""Indexes of Models: by the cache directory for their source and files, whether or not they use it, by the directories
+of their records, and by UID."""
 
 
 class SourceCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -66,7 +67,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     evicted_at: str = ""
     """Time at which the removal of the directory began."""
     claim: str = ""
-    """UID of the claim that contains the directory; empty in records that are stored on the claim."""
+    """UID of the claim that contains the directory; empty in records that are stored on the claim, or were written
+    before the claim existed."""
 
     @property
     def complete(self) -> bool:
@@ -74,12 +76,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     @property
     def checked_at(self) -> float:
-        """Unix time of the last check of the source."""
+        """Unix time of the last check of the source, or else of the load. The record must have one of them."""
         return unix_time(self.last_check.at if self.last_check else self.loaded)
 
     @property
     def has_drifted(self) -> bool:
-        """Whether the source's content has changed since the weights were loaded."""
+        """Whether the last check showed that the source's content has changed since the weights were loaded."""
         check = self.last_check
         if check is None or not (check.etag or check.size):
             return False
@@ -101,7 +103,7 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     on_claim: bool
     """Whether the claim has a record of this directory."""
     users: Sequence[Object]
-    """The Models that use the directory and are not being deleted, oldest first."""
+    """The valid Models that need the directory in the cache and are not being deleted, oldest first."""
 
     @property
     def key(self) -> str:
@@ -129,7 +131,7 @@ def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
 
 def folder(world: World, namespace: str, cache_key: str, claim: Object | None) -> Folder:
     """Return a directory of the cache with its users and its record. ``claim`` is the observed claim; None: there is
-    none."""
+    none. A claim that is being deleted counts as missing."""
     where, index = place(namespace, cache_key), usage.place(namespace, cache_key)
     having = [model for model in world.list(KIND, FOLDER, index) if not deleting(model)]
     users = sorted((model for model in having if _cacheable(model, world) and usage.wants_cache(world, model)), key=age)
@@ -149,13 +151,14 @@ def folder(world: World, namespace: str, cache_key: str, claim: Object | None) -
 
 
 def read_records(carrier: Object | None) -> dict[str, Record]:
-    """Return the records of a Model, or of the claim of an earlier version, by cache key."""
+    """Return the records of a Model, or of the claim of an earlier version, by cache key. The result is empty if
+    ``carrier`` is None."""
     return {name: _record(text) for name, text in places.records(carrier, names.LOADED).items() if KEY.fullmatch(name)}
 
 
 def _recorded(holder: Object, where: Place, claim: Object | None) -> Record | None:
     """Return the holder's record, or None if there is no claim. A record for another claim only shows that the
-    directory may contain files."""
+    directory may contain files, and whether its removal has begun."""
     if claim is None:
         return None
     record = _record(annotations_of(holder)[where.annotation])
@@ -200,7 +203,7 @@ def record_source_check(record: Record, report: Report | None, at: float) -> Rec
 
 
 def being_evicted(world: World, record: Record | None) -> bool:
-    """Whether an existing Model is removing the directory of a record."""
+    """Whether an existing Model is removing the directory of a record. False if ``record`` is None."""
     return record is not None and bool(record.evicted_by) and bool(world.list(KIND, UID, record.evicted_by))
 
 
@@ -213,8 +216,9 @@ def is_read(world: World, namespace: str, cache_key: str) -> bool:
 
 def find_heir(world: World, folder: Folder) -> Object | None:
     """Return the Model that takes over a record that only the claim has: the Model that began to remove the directory,
-    or else a Model that uses or used it. Models that are being deleted come last. Return None if there is no such
-    Model; the oldest Model of the namespace then takes over the record."""
+    or else the oldest one that uses it, or else the oldest one with the source and files of the directory. Models that
+    are being deleted come last. Return None if there is no such Model that is valid or being deleted; the oldest Model
+    of the namespace then takes over the record."""
     by, namespace = folder.record.evicted_by if folder.record else "", folder.place.claim.namespace
     removing = [model for model in world.list(KIND, UID, by) if key(model).namespace == namespace] if by else []
     having = world.list(KIND, FOLDER, usage.place(namespace, folder.key))
@@ -278,8 +282,8 @@ def by_uid(model: Object) -> Iterable[str]:
 
 
 def enqueue_folder_users(change: Change, listers: Listers) -> set[Key]:
-    """Return the Models that share cache directories with a changed Model. Changes that affect neither its existence
-    nor its spec, records or finalizers are ignored."""
+    """Return the changed Model, if it exists, and the Models that share cache directories with it. Changes that affect
+    neither its existence nor its spec, records or finalizers are ignored."""
     states = [state for state in (change.old, change.new) if state is not None]
     if len(states) == 2 and _shared_facts(states[0]) == _shared_facts(states[1]):
         return set()
@@ -293,7 +297,8 @@ def of_namespace(namespace: str, listers: Listers) -> list[Key]:
 
 
 def find_models_of(folders: Iterable[str], listers: Listers) -> set[Key]:
-    """Return the keys of the Models that use these cache directories or have records of them."""
+    """Return the keys of the Models whose source and files belong in one of ``folders``, which are cache directories as
+    ``namespace/directory``, or that have records of them."""
     return {key(model) for one in folders for index in (FOLDER, RECORDED) for model in listers.list(KIND, index, one)}
 
 

@@ -100,7 +100,8 @@ def _job(
 
 
 def source_access(model: Model) -> Access:
-    """Return the variables, volumes and mounts with which a loader reads a Model's source."""
+    """Return the environment variables, volumes and mounts with which a loader reads a Model's source, except
+    credentials."""
     if model.source.kind == "claim":
         claim = volumes.claim(names.SOURCE_VOLUME, model.source.claim, read_only=True)
         return mounted(claim, names.SOURCE, read_only=True)
@@ -128,7 +129,8 @@ def runner_for(model: str, settings: Settings, controller_key: str = "") -> Runn
 
 def _tolerations(model: Model) -> tuple[Object, ...]:
     """Return the tolerations of a Model's Jobs. If the engine needs GPUs, the Jobs also run on nodes with GPUs, because
-    only one node may be able to mount the cache."""
+    only one node may be able to mount the cache. With claims for devices, they do so only if the Model names the key of
+    the nodes' taint."""
     gpu, own = model.spec.hardware.gpu, model.spec.prefetch_tolerations
     if not gpu.count or (gpu.resource_claims and not gpu.toleration_key):
         return own
@@ -147,8 +149,9 @@ def _affinity(model: Model) -> Object:
 
 
 def hub_token(spec: ModelSpec, settings: Settings, variable: str) -> tuple[Object, ...]:
-    """Return an environment variable with a token for the Hub, from the Secret that the Model names or else from the
-    default Secret of the namespace. A missing Secret is not an error, because most repositories need no token."""
+    """Return the environment variable ``variable`` with a token for the Hub, from the Secret that the Model names or
+    else from the default Secret of the namespace. A missing Secret is not an error, because most repositories need no
+    token."""
     named = spec.source_secret_ref.name if spec.source_secret_ref else ""
     if named:
         return from_secret(named, {variable: huggingface.TOKEN})
@@ -171,8 +174,8 @@ def _checks(model: Model) -> tuple[str, ...]:
 
 
 def _guard(model: Model) -> tuple[str, ...]:
-    """Return the loader's options that restrict addresses from an author's spec or Secret. Hub addresses need no
-    restriction, because the operator sets them."""
+    """Return the loader's options that restrict the addresses in an author's spec or Secret. The Hub and buckets
+    without a Secret are not restricted, because the operator sets their addresses."""
     secret, kind = model.spec.source_secret_ref, model.source.kind
     if kind not in ("web", "bucket"):
         return ()

@@ -58,13 +58,14 @@ def download(view: ModelView, model: Model) -> ObservedJob:
 
 
 def inspection(view: ModelView, model: Model) -> ObservedJob:
-    """Return the Job that inspects the weights in a claim or, for other sources, only their header."""
+    """Return the Job that inspects the weights in a claim or, for other sources, only their header, and its observed
+    state."""
     return _observed(view.world, loaders.inspection(model))
 
 
 def into_cache(view: ModelView, model: Model) -> WeightsPlan:
-    """Plan the Job that loads the weights into the cache or, once they are complete, the Job that checks their
-    source."""
+    """Plan the Job that loads the weights into the cache or, once they are complete, the Job that checks their source.
+    The result is empty while the claim or the directory is being removed."""
     record = view.record
     if view.claim_leaving or cache.being_evicted(view.world, record):
         return WeightsPlan()
@@ -80,8 +81,8 @@ def into_cache(view: ModelView, model: Model) -> WeightsPlan:
 
 
 def _watched(view: ModelView, model: Model, record: Record) -> WeightsPlan:
-    """Plan the Job that checks the source at intervals. Only one of the Models that share the weights checks the
-    source."""
+    """Plan the Job that checks the source at intervals. The result is empty if no check is due, or if another Model
+    that shares the weights checks the source."""
     interval, now = llmkube(model.settings).revalidate_seconds, view.world.now
     if not (interval and view.is_source_checker and now - record.checked_at >= interval):
         return WeightsPlan()
@@ -112,8 +113,8 @@ def from_claim(view: ModelView, model: Model) -> WeightsPlan:
 
 
 def inspect_in_place(view: ModelView, model: Model) -> WeightsPlan:
-    """Plan the Job that inspects weights without copying them. The result is empty if the Model's metadata does not
-    depend on the inspection."""
+    """Plan the Job that inspects weights without copying them. The result is empty unless the format is GGUF, or the
+    weights are in a claim and have an expected hash."""
     if not (model.spec.format == "gguf" or (model.spec.sha256 and model.in_claim)):
         return WeightsPlan()
     return WeightsPlan(children=inspection(view, model).children(view.world.now))
@@ -122,7 +123,7 @@ def inspect_in_place(view: ModelView, model: Model) -> WeightsPlan:
 def reconcile_records(view: ModelView) -> WeightsPlan:
     """Plan the changes of the Model's records, and of the claim's records that it takes over. A record is written to
     the Model before it is deleted from the claim, handed to another Model that uses the directory, or deleted with the
-    directory."""
+    directory. The result is empty if the claim does not exist or is being deleted."""
     if view.claim is None or view.claim_leaving:
         return WeightsPlan()
     adopted = (cache.patch_record(view.resource, one.place, one.record, view.claim) for one in view.orphaned)
@@ -182,7 +183,7 @@ def waits_for_readers(view: ModelView) -> bool:
 
 
 def is_read(view: ModelView, folder: Folder) -> bool:
-    """Whether pods need the content of a directory."""
+    """Whether pods need the content of a directory. Incomplete content is not needed."""
     complete = folder.record is not None and folder.record.complete
     return complete and cache.is_read(view.world, folder.place.claim.namespace, folder.key)
 

@@ -14,8 +14,8 @@ EXTENDED = "extended"
 
 
 def watch_accelerators(kind: Kind) -> Watch:
-    """Return a watch of nodes. All resources of ``kind`` are enqueued when the cluster gets its first node with an
-    extended resource or loses the last one."""
+    """Return a watch of nodes. All resources of ``kind`` are enqueued when the cluster gets its first node with a
+    certain extended resource, or loses its last node with that resource."""
     enqueue_all = all_of(kind)
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
@@ -25,8 +25,8 @@ def watch_accelerators(kind: Kind) -> Watch:
 
 
 def equipment(node: Object) -> Object:
-    """Return a node with only its identity and the names of its extended resources, because a thousand nodes may be in
-    memory."""
+    """Return a node with only its identity and, in the field ``extended``, the sorted names of its allocatable extended
+    resources, because a thousand nodes may be in memory."""
     allocatable: dict[str, str] = node.get("status", {}).get("allocatable") or {}
     names = sorted(name for name, amount in allocatable.items() if "/" in name and amount != "0")
     metadata = {field: node["metadata"].get(field, "") for field in ("name", "uid", "resourceVersion")}
@@ -34,6 +34,7 @@ def equipment(node: Object) -> Object:
 
 
 def extended(node: Object) -> Iterable[str]:
-    """Return the values of a node in the index :data:`EXTENDED`: the names of its extended resources."""
+    """Return the values of a node from :func:`equipment` in the index :data:`EXTENDED`: the names of its extended
+    resources."""
     names: list[str] = node["extended"]
     return names

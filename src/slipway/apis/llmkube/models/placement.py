@@ -71,7 +71,8 @@ class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def place_weights(request: PlacementRequest, service: InferenceServiceSpec, settings: Settings) -> Placement:
-    """Decide how a pod gets the weights of a Model. Raise InvalidSpecError for an invalid source."""
+    """Decide how a pod gets the weights of a Model. Raise InvalidSpecError if the Model is invalid, unless its weights
+    are in the image, or if pods cannot get the weights in the required way."""
     if service.skip_model_init:
         return _in_image(request, settings)
     model = parse_model(request.resource, settings)
@@ -114,8 +115,8 @@ def _in_image(request: PlacementRequest, settings: Settings) -> Placement:
 
 
 def _repository(request: PlacementRequest, source: Source) -> HubRepository:
-    """Return the repository that the engine downloads. If the Model has a quantization, llama.cpp uses the file with
-    that quantization."""
+    """Return the repository that the engine downloads. If the engine loads files and the Model's quantization is one
+    that file names contain, the engine uses the file with that quantization."""
     reference, _at, revision = source.repository.partition("@")
     chosen = QUANTIZATION.fullmatch(request.spec.quantization) if request.files else None
     return HubRepository(f"{reference}:{chosen[0]}" if chosen else reference, revision)
@@ -172,7 +173,7 @@ def _is_one_file(model: Model) -> bool:
 
 
 def _fault(request: PlacementRequest, model: Model) -> str:
-    """Return the reason why pods cannot download the weights themselves, or an empty text if they can."""
+    """Return the reason why pods cannot download the weights themselves, or an empty string if they can."""
     if request.draft and model.source.kind == "host":
         return "a draft model cannot come from the node's disk"
     if request.files and not model.source.main:

@@ -12,7 +12,8 @@ from slipway.serving.pods.job import ended
 
 
 def plan(view: ModelView) -> Plan:
-    """Return the Model's Jobs and the changes of its records. Raise InvalidSpecError if the Model is invalid."""
+    """Return the Model's Jobs, the changes of its records and, if its weights belong in the cache, the cache's claim.
+    Raise InvalidSpecError if the Model is invalid."""
     model = view.valid()
     weights_plan = loading.reconcile_records(view)
     if model.in_claim:
@@ -33,7 +34,8 @@ def plan(view: ModelView) -> Plan:
 
 def finalize(view: ModelView) -> Plan | None:
     """Return the next step in the deletion of a Model, or None if nothing remains to be done. The deletion waits for
-    pods that read the weights. It waits for Jobs only up to a time limit, and not at all if the claim is gone."""
+    pods that read the weights, and for Jobs up to a time limit. Then it waits until no records of the Model are left,
+    unless the claim is gone or is being deleted."""
     evict = names.job_name(key(view.resource).name, "evict")
     others = [child for (_kind, name), child in view.world.children.items() if name.name != evict]
     working = any(_is_active(job) for job in others) and not view.is_overdue
@@ -47,5 +49,5 @@ def finalize(view: ModelView) -> Plan | None:
 
 
 def _is_active(job: Object) -> bool:
-    """Whether a Job may still write to the cache."""
+    """Whether a Job has not ended, so that it may still write to the cache."""
     return ended(job, "Complete") is None and ended(job, "Failed") is None

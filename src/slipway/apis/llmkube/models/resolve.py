@@ -17,7 +17,7 @@ from slipway.weights.jobs.loads import is_late
 from slipway.weights.place import claim_reference, records
 
 MOST_TAKEN_OVER = 16
-"""Maximum records that a Model takes over from a claim at a time."""
+"""Maximum number of records that a Model takes over from a claim at a time."""
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     claim: Object | None
     """The claim of the namespace's cache; None: it does not exist."""
     folder: Folder
-    """Cache directory of the Model's source."""
+    """Cache directory of the Model's source and files, even if the Model does not use the cache."""
     record: Record | None
     """Record of the Model's cache directory; None: the directory has no known files."""
     held: tuple[Folder, ...]
@@ -37,7 +37,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     orphaned: tuple[Folder, ...]
     """Cache directories of which only the claim has a record, which the Model takes over."""
     settling_seconds: float
-    """Seconds to wait before filling the cache."""
+    """Seconds to wait before filling the cache; 0: none."""
 
     @property
     def leaving(self) -> bool:
@@ -54,8 +54,8 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_source_checker(self) -> bool:
-        """Whether this Model checks the source, on behalf of all Models that accept the content of the cache
-        directory."""
+        """Whether this Model checks the source: it is the oldest user of the cache directory that accepts the
+        content."""
         record = self.record
         content = (user for user in self.folder.users if record is None or expects(user, record))
         oldest = next(content, None)
@@ -63,14 +63,14 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def readers(self) -> list[str]:
-        """Names of the services that use the cached weights of a Model that is being deleted. The list is empty if
-        another Model keeps the weights."""
+        """Names of the services that use the cached weights of a Model that is being deleted. The list is empty if the
+        weights are incomplete, or another Model keeps them."""
         if self.record is None or not self.record.complete or self.folder.users:
             return []
         return usage.readers(self.world, self.resource, self.folder.key)
 
     def valid(self) -> Model:
-        """Return the valid Model. Raise InvalidSpecError, with the reason, if its source is invalid."""
+        """Return the valid Model. Raise InvalidSpecError, with the reason, if its spec or source is invalid."""
         if isinstance(self.model, InvalidSpecError):
             raise self.model
         return self.model
@@ -106,7 +106,7 @@ def references(resource: Object, settings: Settings) -> tuple[Reference, ...]:
 
 
 def expects(resource: Object, record: Record) -> bool:
-    """Whether a Model, valid or not, accepts the hash of the cached files."""
+    """Whether a Model, valid or not, accepts the hash of the cached files. A Model without a hash accepts any."""
     expected: str = resource["spec"].get("sha256") or ""
     return expected.lower() in ("", record.report.sha256)
 

@@ -19,11 +19,12 @@ from slipway.weights.sources import source
 from slipway.weights.sources.source import Request, Source, SourceError
 
 REMEMBERED_CHARACTERS = 1024
-"""Maximum total characters of a source and its file names whose cache key stays in memory. Nearly all are shorter."""
+"""Maximum total number of characters in a source and its file names whose cache key stays in memory. Nearly all are
+shorter."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """A Model with a valid source."""
+    """A Model with a valid spec and source."""
 
     name: str
     namespace: str
@@ -54,7 +55,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cached(self) -> bool:
-        """Whether the weights are loaded into the namespace's cache."""
+        """Whether the Model's Job loads the weights into the namespace's cache."""
         return self.cacheable and llmkube(self.settings).model_cache.persistence == "Cached" and self.shared
 
     @property
@@ -75,7 +76,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     def path(self, report: Report | None) -> str:
         """Return the path of the main file in a container, or of the directory if there is no main file. ``report``
-        names the file that matched a pattern, or the file of another Model with the same source."""
+        names the file that matched a pattern, or the file of another Model with the same source; None: there is no
+        report yet. For weights in a claim, return the path in the source."""
         if self.in_claim:
             return f"{names.SOURCE}/{self.source.path}".rstrip("/")
         file = report.file if report else ""

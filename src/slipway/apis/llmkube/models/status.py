@@ -56,8 +56,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress | None = None
     recheck: float | None = None
     rejection: Rejection | None = None
-    """Why the Model's plan is not applied; None: it is applied, or the weights are ready or have failed for another
-    reason."""
+    """Why the Model's plan is not applied; None: it is applied, the Model is being deleted, or the weights are ready or
+    have failed for another reason."""
 
 
 def status(view: ModelView, rejection: Rejection | None) -> StatusResult:
@@ -135,8 +135,8 @@ def _loaded_per_pod(view: ModelView, model: Model) -> State:
 
 
 def _previous_facts(world: World) -> Object:
-    """Return the size, hash and header from the current status if the weights were ready with this spec. The pod that
-    reported them may be deleted with its node, so they are kept until there is another report."""
+    """Return the size, hash and header from the current status if the weights were ready with this spec, otherwise
+    nothing. The pod that reported them may be deleted with its node, so they are kept until there is another report."""
     status = world.resource.get("status") or {}
     if status.get("phase") != "Ready" or status.get("observedGeneration") != generation(world.resource):
         return {}
@@ -178,7 +178,8 @@ def _complete(view: ModelView, model: Model, record: Record) -> State:
 
 
 def _due(view: ModelView, model: Model, record: Record) -> float | None:
-    """Return the seconds until the next check of the source, or None if the operator has disabled such checks."""
+    """Return the seconds until the next check of the source, at least ``WAITING_SECONDS``, or None if the operator has
+    disabled such checks."""
     interval = llmkube(model.settings).revalidate_seconds
     return max(record.checked_at + interval - view.world.now, WAITING_SECONDS) if interval else None
 
@@ -215,8 +216,8 @@ def _failed(model: Model, task: ObservedJob, now: float, otherwise: str) -> Stat
 
 
 def _in_claim(view: ModelView, model: Model) -> State:
-    """Return the state of weights that pods read from the source's claim. They are ready once the claim is bound and,
-    if the Model has a hash, the hash has been verified."""
+    """Return the state of weights that pods read from the source's claim. They are ready once the claim is bound,
+    unless an inspection has found a fault. If the Model has a hash, the hash must be verified first."""
     claim = view.world.get(model.claim) if model.claim else None
     name = model.source.claim
     if claim is None:

@@ -50,13 +50,14 @@ def by_read_folder(pod: Object) -> Iterable[str]:
 
 
 def model_names(service: Object) -> tuple[str, ...]:
-    """Return the Models that an InferenceService names: the served one and its draft model."""
+    """Return the names of the Models that an InferenceService names: the served one and its draft model, if any."""
     spec = service["spec"]
     return tuple(name for name in (spec.get("modelRef", ""), draft_name(spec)) if name)
 
 
 def draft_name(spec: Object) -> str:
-    """Return the name of the draft Model in the raw spec of a service, or an empty text if there is none."""
+    """Return the name of the draft Model in the raw spec of a service, or an empty string if there is none, or if
+    speculative decoding is disabled or not supported by the runtime."""
     speculative = (spec.get("vllmConfig") or {}).get("speculative") or {}
     vllm: str = speculative.get("model", "") if speculative.get("enabled") else ""
     decoding = spec.get("speculativeDecoding") or {}
@@ -65,7 +66,8 @@ def draft_name(spec: Object) -> str:
 
 
 def reads_cache(service: Object) -> bool:
-    """Whether the pods of a service read the namespace's cache, provided that the operator has enabled the cache."""
+    """Whether the pods of a service read the namespace's cache, provided that the operator has enabled the cache and
+    the weights of the service's Model are loaded into it."""
     cache = service["spec"].get("modelCache") or {}
     own = cache.get("claimName") or cache.get("persistence") == "Ephemeral"
     return not own and not service["spec"].get("skipModelInit") and gets_cached_weights(service["spec"])
@@ -74,8 +76,9 @@ def reads_cache(service: Object) -> bool:
 def gets_cached_weights(spec: Object) -> bool:
     """Whether the pods of a service with this raw spec get weights from a cache.
 
-    Runtimes that download their own weights get weights from a cache only if their command line or variables name the
-    path of the cache. Otherwise the image may have its own files at this path.
+    Runtimes that download their own weights get weights from a cache only if their command line or environment
+    variables name the path of the cache, and the user mounts no other volume there. At a path that they do not name,
+    the image may have its own files.
     """
     own_model = spec.get("runtime") == "tgi" and MODEL_ID in flag_names(spec.get("extraArgs") or ())
     if spec.get("runtime") not in FETCHING and not own_model:
@@ -94,7 +97,8 @@ def services_of(world: World, model: Object) -> list[Object]:
 def wants_cache(world: World, model: Object) -> bool:
     """Whether the cache should contain a Model's weights.
 
-    A Model without any services keeps its current state, whether or not its last service read the cache.
+    It should if the Model has ``prefetch`` or a service that reads the cache. A Model without any services keeps its
+    current state, whether or not its last service read the cache, and a new one is loaded into the cache.
     """
     if model["spec"].get("prefetch"):
         return True
@@ -103,8 +107,9 @@ def wants_cache(world: World, model: Object) -> bool:
 
 
 def settling_seconds(world: World) -> float:
-    """Return the seconds to wait before loading a Model into the cache. Services are often created right after their
-    Model, and may not need the cache."""
+    """Return the seconds to wait before loading a Model into the cache: until the Model is ``SETTLING_SECONDS`` old, or
+    0 if it has a service or ``prefetch``. Services are often created right after their Model, and may not need the
+    cache."""
     model = world.resource
     age = world.now - created_unix(model)
     if not 0 <= age < SETTLING_SECONDS or model["spec"].get("prefetch") or services_of(world, model):
@@ -114,7 +119,7 @@ def settling_seconds(world: World) -> float:
 
 def readers(world: World, model: Object, cache_key: str) -> list[str]:
     """Return the sorted names of the services that need the cached weights of a Model: their pods read the weights, or
-    the services are about to start such pods."""
+    the services are about to start such pods. A pod without the label of a service counts under its own name."""
     services = {key(service).name for service in services_of(world, model) if _wants_pods(service)}
     return sorted(services | {_service(pod) for pod in pods_that_read(world, key(model).namespace, cache_key)})
 
@@ -125,7 +130,7 @@ def is_needed_by_pods(world: World, model: Object) -> bool:
 
 
 def pods_that_read(world: World, namespace: str, cache_key: str) -> list[Object]:
-    """Return the pods that read a directory of the cache."""
+    """Return the pods that read a directory of the cache, including terminating pods that may still use it."""
     pods = world.listers.pods_of(INFERENCE_SERVICE, READ, place(namespace, cache_key))
     return [pod for pod in pods if may_use_volumes(pod, world.now)]
 
@@ -138,7 +143,7 @@ def cache_keys_of(pod: Object) -> list[str]:
 
 def annotation(used: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the annotation for pods that read weights from the cache. ``used`` contains the cache key and the digest
-    of each Model's weights."""
+    of each Model's weights. The result is empty if ``used`` is empty."""
     parts = sorted({f"{cache_key}={digest}" for cache_key, digest in used})
     return {USES: " ".join(parts)} if parts else {}
 

@@ -22,7 +22,7 @@ from slipway.serving.routing.route import TEXT_GENERATION, Route
 
 
 class AdapterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A LoRAAdapter, valid or not, and the service that it names."""
+    """A LoRAAdapter, valid or not, and the service that it names; None: the service does not exist."""
 
     world: World
     spec: LoRAAdapterSpec | InvalidSpecError

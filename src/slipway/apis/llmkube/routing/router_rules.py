@@ -1,7 +1,8 @@
 """Conversion of a ModelRouter's rules to the targets of a route. Pure.
 
 The original sends all requests through its own proxy. In Slipway, the router's name is a model ID at the gateway, and a
-route has the same effect as the proxy. Each backend of a rule becomes a target with the conditions of the rule, and
+route has the same effect as the proxy. Each backend of a rule that has the required capabilities becomes a target with
+the conditions of the rule. With BackendNameMatch, each backend also becomes a target for the model ID that selects it.
 ``defaultRoute`` becomes the last target. Rules that a route cannot express are rejected.
 """
 
@@ -24,7 +25,7 @@ SENSITIVE = ("pii", "phi")
 _PATTERN = frozenset("*?[")
 _MOST_SECONDS = 86400
 _MOST_CHARACTERS = 253
-"""Maximum characters of a model ID, or of a pattern for model IDs."""
+"""Maximum number of characters in a model ID, or in a pattern for model IDs."""
 _MOST_WORDS = 1024
 """Maximum total number of rules, backends, IDs, patterns and capabilities of a router. It limits the cost that one
 author can cause."""
@@ -35,14 +36,15 @@ class Routing(msgspec.Struct, frozen=True, kw_only=True):
 
     targets: tuple[Target, ...]
     aliases: tuple[str, ...]
-    """Model IDs that the rules name, in addition to the router's own IDs."""
+    """Model IDs that the rules name or, with BackendNameMatch, that select a backend (see :func:`label_of`), without
+    the router's own IDs."""
     active: int
     """Number of rules that requests can match."""
 
 
 def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
     """Convert the rules of a router to the targets of a route. ``ids`` are the router's own model IDs. Raise
-    InvalidSpecError if a route cannot express the rules."""
+    InvalidSpecError if the spec is contradictory, or a route cannot express the rules."""
     _check_size(spec)
     backends = {backend.name: backend for backend in spec.backends}
     _check(spec, backends)
@@ -82,8 +84,8 @@ def label_of(backend: Backend) -> str:
 def _of_rule(
     spec: ModelRouterSpec, rule: RouterRule, backends: Mapping[str, Backend], ids: Sequence[str], order: int
 ) -> Iterator[Target]:
-    """Yield the targets of a rule. Yield none if no request can match the rule. ``order`` is the position of the first
-    target."""
+    """Yield the targets of a rule: its backends with the required capabilities. Yield none if no request can match the
+    rule. ``ids`` are the model IDs of the router, and ``order`` is the position of the first target."""
     needed = set(rule.match.required_capabilities)
     able = [backends[name] for name in rule.route.backends if needed <= set(backends[name].capabilities)]
     when = _build_conditions(spec, rule.match, ids)
@@ -111,7 +113,8 @@ def _seconds(duration: str) -> int:
 
 
 def _build_conditions(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> TargetConditions | None:
-    """Return the conditions that a request must meet to match a rule; None if no request can meet them."""
+    """Return the conditions that a request must meet to match a rule; None if no request can meet them. ``ids`` are the
+    model IDs of the router, from which the rule's patterns select."""
     headers: dict[str, tuple[str, ...]] = {}
     matchers: list[tuple[str, tuple[str, ...]]] = [(name, (value,)) for name, value in match.headers.items()]
     if match.data_classification:

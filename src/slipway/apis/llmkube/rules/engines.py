@@ -111,7 +111,8 @@ def _drafted(launch: Launch) -> dict[str, Value]:
 
 
 def _spread(launch: Launch) -> dict[str, Value]:
-    """Return the settings for the distribution of layers over the GPUs."""
+    """Return the settings for the number of layers in GPU memory and, with several GPUs, their distribution over the
+    GPUs."""
     layers: dict[str, Value] = {"gpu_layers": launch.gpu_layers or ALL_LAYERS}
     if launch.gpus < 2:
         return layers
@@ -254,8 +255,9 @@ def _sglang_args(launch: Launch) -> tuple[str, ...]:
 
 
 def _sglang_adapters(launch: Launch, user_flags: Container[str]) -> tuple[str, ...]:
-    """Return SGLang's arguments for adapters that are loaded at runtime: their maximum rank, and the modules that they
-    change. The result is empty without such adapters."""
+    """Return SGLang's arguments for adapters that are loaded at runtime: ``--enable-lora`` and, unless SGLang loads
+    adapters at startup, from which it derives them, defaults for the maximum rank and the changed modules. Flags that
+    the user sets are omitted. The result is empty without adapters at runtime."""
     if not launch.adapters:
         return ()
     declared = "--lora-paths" in user_flags or bool(launch.settings.get("lora_modules"))

@@ -33,8 +33,9 @@ class Accelerators(msgspec.Struct, frozen=True):
     resource: str
     """Name of the extended resource for the GPUs, even if ``count`` is 0."""
     toleration_key: str
+    """Key of the taint that the pod tolerates; empty: none."""
     backend: str
-    """Compute API of the GPUs: ``cuda``, ``rocm``, ``vulkan`` or ``intel``; empty: there are no GPUs."""
+    """Compute API of the GPUs: ``cuda``, ``rocm``, ``vulkan`` or ``intel``; empty: no GPU image is needed."""
     vendor: Vendor
     claims: tuple[Object, ...] = ()
     """Device claims instead of a resource, in a pod's format."""
@@ -70,8 +71,9 @@ def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators
 
 
 def gpus_of(pod: Object, claimed: int) -> int:
-    """Return the number of GPUs that a pod with the spec ``pod`` holds: its largest limit for an extended resource.
-    ``claimed`` is the number for a pod with device claims, which do not show the number of devices."""
+    """Return the number of GPUs that a pod with the spec ``pod`` holds: the largest sum of its containers' limits for
+    one extended resource. A pod with only device claims, which do not show the number of devices, holds ``claimed``,
+    but at least one for each claim."""
     sums: dict[str, int] = {}
     for container in pod.get("containers") or ():
         for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
@@ -90,7 +92,7 @@ def _whole(text: object) -> int:
 
 
 def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: Mapping[str, str]) -> str:
-    """Return the reason why a GPU cannot be shared as the service requests, or an empty text if it can.
+    """Return the reason why a GPU cannot be shared as the service requests, or an empty string if it can.
     ``shared_nodes`` are the labels of the nodes that the operator reserves for sharing."""
     gpu, sharing = hardware.gpu, spec.resources.gpu_sharing
     if sharing.mode == "exclusive":

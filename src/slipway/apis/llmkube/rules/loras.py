@@ -125,7 +125,7 @@ def _age(resource: Object) -> tuple[int, str]:
 
 def started_with(spec: Object) -> frozenset[str]:
     """Return the names of the adapters that SGLang loads at startup. ``spec`` is the raw spec of a service. The result
-    is empty for other runtimes."""
+    is empty for other runtimes, and if ``sglangConfig`` is invalid."""
     if spec.get("runtime") != "sglang":
         return frozenset()
     try:
@@ -145,8 +145,8 @@ def runtime_of(service: Object) -> str:
 
 
 def has_adapter_loader(runtime: str, loras: Iterable[Lora], arguments: Iterable[str]) -> bool:
-    """Whether the pods of a service have a loader for adapters. They do if the service has adapters, or if
-    ``arguments`` enable adapters in its engine."""
+    """Whether the pods of a service have a loader for adapters. They do if the runtime can load adapters, and the
+    service has adapters or ``arguments`` enable adapters in its engine."""
     return runtime in RUNTIMES and (any(loras) or ENABLED in flag_names(tuple(arguments)))
 
 

@@ -85,8 +85,8 @@ def membership(pool: Object | None, service: str, *, runs: bool) -> Membership |
 
 
 def decided(pool: Object) -> bool:
-    """Whether the status of a pool names the holder of the slot. Until then, running members continue as if they had no
-    pool, and the others do not start if the pool is valid."""
+    """Whether the status of a pool shows a decision about which member, if any, has the slot. Until then, running
+    members continue as if they had no pool, and the others do not start if the pool is valid."""
     return find(pool, ALLOCATED) is not None
 
 

@@ -35,7 +35,7 @@ TAKEN, WAITING, DENIED, RESERVED = "taken", "waiting", "denied", "reserved"
 """Indexes of InferenceServices. ``TAKEN``: the binary digits of their share in each quota. ``WAITING``: the quotas that
 they wait for. ``DENIED`` and ``RESERVED``: the quotas that they wait for without or with a reservation."""
 DIGITS = 16
-"""Maximum binary digits of the share of one service. 100 replicas with 8 GPUs each need ten."""
+"""Maximum number of binary digits of the share of one service. 100 replicas with 8 GPUs each need ten."""
 PRIORITY_TOO_LOW = "PriorityTooLow"
 OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
 
@@ -120,7 +120,8 @@ def used(listers: Listers, quota: str) -> int:
 
 
 def covering(listers: Listers, namespace: str) -> list[Object]:
-    """Return the quotas that cover a namespace, sorted by name."""
+    """Return the quotas that cover a namespace, including quotas that are being deleted, sorted by namespace and
+    name."""
     named = listers.list(KIND, COVERS, namespace) if namespace else ()
     by_labels = [one for one in listers.list(KIND, COVERS, "") if covers(listers, one, namespace)]
     return sorted([*named, *by_labels], key=key)
@@ -136,8 +137,8 @@ def covers(listers: Listers, quota: Object, namespace: str) -> bool:
 
 
 def requirements(quota: Object) -> Sequence[Requirement]:
-    """Return a quota's requirements for the labels of namespaces. Raise InvalidSelectorError if its selector is
-    invalid."""
+    """Return a quota's requirements for the labels of namespaces; empty if it has no selector. Raise
+    InvalidSelectorError if its selector is invalid, or if it neither names nor selects a namespace."""
     if not list(by_namespace_ref(quota)):
         raise InvalidSelectorError("it selects no namespace")
     try:
@@ -166,7 +167,7 @@ def count_granted(service: Object, running: int) -> int:
 
 def record_while_blocked(world: World, running: int) -> Record:
     """Return the record of a service that cannot start. The service keeps the GPUs that it may use, and reserves none.
-    ``running`` is the number of GPUs that its pods hold."""
+    ``running`` is the number of GPUs that its pods hold. The record is empty if no quota covers the service."""
     names, gpus = _names(_quotas(world)), count_granted(world.resource, running)
     return Record(names=names, gpus=gpus, requested=gpus) if names else Record()
 
@@ -280,7 +281,8 @@ def _digit(quota: str, digit: int) -> str:
 
 def next_in(listers: Listers, quota: str) -> list[Key]:
     """Return the services that may get GPUs of a quota now: as many from the head of its queue as fit. Services with a
-    reservation are always included, because they may have to give it up."""
+    reservation are always included, because they may have to give it up. If the quota no longer exists, return all
+    services that waited for it."""
     namespace, _slash, name = quota.partition("/")
     gpu_quota = listers.get(KIND, Key(namespace, name))
     if gpu_quota is None:

@@ -84,8 +84,8 @@ def tensor(runtime: str, launch: Launch) -> int:
 
 
 def value(args: Sequence[str], flags: Sequence[str], usual: object = 1) -> int:
-    """Return the value of the last of these flags in ``args``, or ``usual`` if there is none. An invalid value counts
-    as 1."""
+    """Return the value of the last flag in ``args`` that is one of ``flags``, or else ``usual``. An invalid value
+    counts as 1."""
     for flag, argument in reversed(list(_pairs(args))):
         if flag in flags:
             usual = argument

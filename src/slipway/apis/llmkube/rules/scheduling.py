@@ -139,8 +139,8 @@ def by_resource(service: Object) -> Iterable[str]:
 
 
 def by_rank(service: Object) -> Sequence[str]:
-    """Return the value of a service in the index :data:`RANKED`: the accelerator that it waits for, if any, and its
-    priority."""
+    """Return the value of a service in the index :data:`RANKED`: the accelerator that it waits for and its priority.
+    The result is empty if the service does not wait or is being deleted."""
     return [_rank(resource, priority_of(service)) for resource in by_resource(service) if not deleting(service)]
 
 

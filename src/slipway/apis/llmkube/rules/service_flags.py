@@ -41,11 +41,12 @@ BEFORE = {
     "context_length": "context_size",
     "max_running_requests": "parallel_slots",
 }
-"""Field -> the field that it overrides, because both have the same effect."""
+"""Setting -> the setting that it overrides, because both have the same effect."""
 
 
 def explicit_settings(spec: InferenceServiceSpec) -> tuple[ExplicitSetting, ...]:
-    """Return all fields of a spec that are set and that its runtime may use. Blocks of other runtimes are omitted."""
+    """Return the fields of a spec that are set and have a row in the flag table of some engine, one for each setting.
+    Blocks of other runtimes and overridden fields are omitted."""
     own = BLOCKS.get(spec.runtime, "")
     settings = _index_by_setting(spec)
     if own == BLOCKS["sglang"] and spec.sglang_config.lora_adapters:

@@ -2,8 +2,9 @@
 
 Only the member with the slot has replicas. It keeps the slot until requests wait for another member. Then it gives up
 the slot as soon as it has been idle for a moment. If it keeps getting requests, it gives up the slot after a turn, and
-only to members that have waited for a turn. Members take turns in the order of the spec. A waiting member therefore
-gets the slot after at most one turn of each other member, however many requests the others get.
+only once another member has waited for a turn. If it does not answer, it gives up the slot after the swap budget, and
+if it has failed, at once. Members take turns in the order of the spec. A waiting member therefore gets the slot after
+at most one turn of each other member, however many requests the others get.
 
 A swap has two steps, and the status records each step before it takes effect. First the status names the next member,
 and no member may have replicas. When the pods of all other members are gone, the status gives the slot to the next
@@ -70,8 +71,8 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decide(slot: Slot, members: Sequence[Member], default: str, budget: float, now: float) -> Decision:
-    """Decide which member has or gets the slot. ``members`` are in the order of the spec, ``default`` is the field of
-    ModelPoolSpec, ``budget`` is the swap budget in seconds, and ``now`` is Unix time."""
+    """Decide which member has or gets the slot. ``members`` are in the order of the spec, ``default`` is the name of
+    the default member or empty, ``budget`` is the swap budget in seconds, and ``now`` is Unix time."""
     by_name = {member.name: member for member in members}
     resident = by_name.get(slot.resident)
     if slot.pending:
@@ -108,8 +109,8 @@ def _continue(
 
 
 def _allocate(members: Sequence[Member], default: str, now: float) -> Slot:
-    """Give a free slot to a running member, or else to a member with waiting requests, or else to the default member.
-    Without such a member, the slot remains free."""
+    """Return the next state of a free slot. A running member gets it, or else a member with waiting requests, or else
+    the default member. Without such a member, the slot remains free."""
     able = [member for member in members if member.able]
     running = sorted((member for member in able if not member.stopped), key=lambda member: member.name != default)
     if running:

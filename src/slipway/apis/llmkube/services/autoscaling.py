@@ -28,8 +28,8 @@ def observed(world: World, name: str) -> Object:
 def replicas(world: World, service: Service, name: str) -> int | None:
     """Return the replicas to set in the Deployment ``name``, or None if only the autoscaler may set them.
 
-    Until the autoscaler has set the replicas for the first time, their current number is set, because a Deployment
-    without the field has one replica.
+    Until the autoscaler has set the replicas for the first time, their current number, or else the number in the spec,
+    is set within the autoscaler's limits, because a Deployment without the field has one replica.
     """
     bounds = service.spec.autoscaling
     if service.stopped:
@@ -46,9 +46,9 @@ def replicas(world: World, service: Service, name: str) -> int | None:
 
 
 def scaler(service: Service, server: ModelServer, most: int | None = None) -> Object:
-    """Build the autoscaler, which follows the metrics in the spec or, if there are none, the requests per replica.
-    ``most`` is an additional limit on replicas; None: no limit. Raise InvalidSpecError if the limits or metrics are
-    invalid."""
+    """Build the autoscaler, which follows the metrics in the spec or, if there are none, the requests per replica. The
+    service must have ``spec.autoscaling``. ``most`` is an additional limit on replicas, of which at least one remains;
+    None: no limit. Raise InvalidSpecError if the limits or metrics are invalid."""
     bounds = service.spec.autoscaling
     if bounds is None:
         raise ValueError("the service is not scaled")
@@ -61,8 +61,8 @@ def scaler(service: Service, server: ModelServer, most: int | None = None) -> Ob
 
 
 def _target(metric: Metric) -> Target:
-    """Convert a metric of the spec to a target of the autoscaler. Raise InvalidSpecError if the metric has no target
-    value, because the API server would reject it or use another target."""
+    """Convert a metric of the spec to a target of the autoscaler. Raise InvalidSpecError if the metric has no valid
+    target value, because the API server would reject it or use another target."""
     field = f"autoscaling.metrics: {metric.name}"
     if metric.type == "Pods":
         if not metric.target_average_value:

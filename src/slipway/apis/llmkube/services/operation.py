@@ -25,8 +25,8 @@ RECYCLED = "slipway.inference/recycled"
 
 
 def pod_annotations(view: ServiceView, service: Service) -> dict[str, str]:
-    """Return the annotations of the pods. They keep Karpenter from moving the pods, and change when pods that are too
-    old must be replaced."""
+    """Return the annotations of the pods. They keep Karpenter from moving the pods if the spec always protects them,
+    and change when pods that are too old must be replaced."""
     disruption = service.spec.disruption
     annotations = {KARPENTER: UNMOVED[KARPENTER]} if disruption and disruption.protect_always else {}
     until = _recycled_until(view, service)
@@ -107,7 +107,8 @@ def measured(service: Service, slo: Slo) -> bool:
 
 
 def conditions(view: ServiceView, service: Service) -> list[Condition]:
-    """Return the conditions about the service level objective and the rollout policy, if the spec has them."""
+    """Return the conditions about the service level objective, if the spec has one, and about the rollout policy, if it
+    waits for idle replicas."""
     outcomes = []
     if service.spec.slo:
         outcomes.append(_objective(view, service, service.spec.slo))

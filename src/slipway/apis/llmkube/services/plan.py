@@ -22,7 +22,8 @@ BEFORE = "spec.initContainers["
 
 
 def plan(view: ServiceView) -> Plan:
-    """Return the children of a service. Raise InvalidSpecError if the service cannot be served as written."""
+    """Return the children of a service; none for a service on a Mac. Raise InvalidSpecError if the service cannot be
+    served as written."""
     service, world = view.valid(), view.world
     if service.model.hardware.accelerator == METAL:
         return Plan(children=())
@@ -45,7 +46,7 @@ def plan(view: ServiceView) -> Plan:
 
 def granted(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
     """Return the privileged fields (freedoms) in a service's children that come from the operator: only images, because
-    no other setting of the operator needs trust."""
+    no other setting of the operator needs trust. Raise InvalidSpecError if the service cannot be served as written."""
     service, privileges = view.valid(), freedoms((*plan.children, *plan.pending))
     own = (service.own_image, service.settings.loader_image)
     images = (one for one in privileges if one.setting == "image_prefixes")
@@ -53,8 +54,8 @@ def granted(view: ServiceView, plan: Plan) -> frozenset[Freedom]:
 
 
 def _earlier(view: ServiceView, deployment: Object) -> tuple[Object, ...]:
-    """Return the existing Deployment, which continues to serve while a Model is not ready. The result is empty if there
-    is none."""
+    """Return the existing Deployment, which continues to serve while the service waits for a Model or for GPUs of its
+    GPUQuotas, with at most ``view.most_replicas``. The result is empty if there is none."""
     replicas, most = deployment["spec"].get("replicas"), view.most_replicas
     # An autoscaler respects its bounds, but always keeps at least one replica.
     if most is not None and (replicas is not None or most == 0):

@@ -82,7 +82,7 @@ def selector(service: str) -> dict[str, str]:
 
 def server(service: Service, annotations: Mapping[str, str] = {}) -> ModelServer:
     """Return the description of a service's pods. ``annotations`` are additional annotations of the pods. Raise
-    InvalidSpecError if a quantity is invalid or there is no image."""
+    InvalidSpecError if a quantity is invalid, a volume is not allowed or there is no image."""
     spec = service.spec
     own = selector(service.name)
     labels = {
@@ -148,7 +148,8 @@ def _security(service: Service) -> Object:
 
 
 def _own_security(service: Service, security: Object) -> Object:
-    """Return the author's security context, without privilege escalation, which Kubernetes would otherwise allow."""
+    """Return the author's security context. Unless the author sets the field or the operator allows privileged pods,
+    privilege escalation is forbidden, which Kubernetes would otherwise allow."""
     return security if service.settings.authors.privileged else {"allowPrivilegeEscalation": False, **security}
 
 
@@ -193,7 +194,8 @@ def _env(service: Service) -> tuple[Object, ...]:
 
 def _token(service: Service) -> tuple[Object, ...]:
     """Return an environment variable with a token for the Hub, from the Secret that the service names, or else from the
-    Secret of the Model or the namespace. Only the first Secret must exist, because most repositories need no token."""
+    Secret of the Model or the namespace. Only the first Secret must exist, because most repositories need no token.
+    Without it, the result is empty for an engine that downloads no weights."""
     spec, variable = service.spec, service.engine.token
     named = {
         "vllm": spec.vllm_config.hf_token_secret_ref,
@@ -325,10 +327,12 @@ def _scheduling(service: Service) -> Object:
 
 
 def scale(world: World, service: Service) -> Scale:
-    """Return the number of replicas, and how they are replaced. If pods hold GPUs, old pods are deleted first, because
-    new pods would wait for their GPUs.
+    """Return the number of replicas, and how they are replaced.
 
-    Otherwise, all fields of the rollout strategy are set, because the API server's defaults would conflict with them.
+    If pods hold GPUs, old pods are deleted first, because new pods would wait for their GPUs. All pods are then
+    replaced at once, or one by one if the pods have a maximum age, or if several replicas must finish their requests.
+    Other pods are replaced one by one, with the new pod first. ``surge`` is always set, because the API server's
+    defaults would conflict with the other fields of the rollout strategy.
     """
     history = service.spec.revision_history_limit
     spec, gpus = service.spec, service.accelerators.count > 0

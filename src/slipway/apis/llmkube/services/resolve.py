@@ -25,19 +25,20 @@ from slipway.spelling import unknown
 
 
 class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService, valid or not, and its observed state."""
+    """An InferenceService, valid or not, and its observed state. ``deployment`` is None if it does not exist."""
 
     world: World
     service: Service | InvalidSpecError
     deployment: Object | None
     waits: tuple[str, str] | None
-    """Reason and message while the service waits for a Model or for GPUs of its GPUQuotas; None: it can start."""
+    """Reason and message while the service waits for a Model or for GPUs of its GPUQuotas; None: it can start, or it is
+    invalid."""
     quota: Record
     """The service's share of GPUQuotas, for its status."""
 
     @property
     def most_replicas(self) -> int | None:
-        """Maximum replicas of an existing Deployment while the service waits; None: unlimited."""
+        """Maximum number of replicas of the existing Deployment while the service waits; None: unlimited."""
         if self.waits is None or not self.quota.names or self.deployment is None:
             return None
         each = _gpus_per_pod(self.deployment, self.service)
@@ -48,12 +49,13 @@ class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def running(self) -> int:
-        """Number of GPUs that the service's pods hold."""
+        """Number of GPUs that the service's scheduled pods hold, without terminating and ended pods."""
         return _count_running_gpus(self.world, self.service)
 
     @property
     def quota_while_blocked(self) -> Record:
-        """The service's share of GPUQuotas while it cannot start. Running pods keep their GPUs."""
+        """The service's share of GPUQuotas while it cannot start. Running pods keep their GPUs. The share is empty
+        without a Deployment."""
         return quotas.record_while_blocked(self.world, self.running) if self.deployment else Record()
 
     def valid(self) -> Service:
@@ -115,14 +117,15 @@ def _quota_gpus(service: Service) -> int:
 
 
 def _gpus_per_pod(deployment: Object | None, service: Service | InvalidSpecError) -> int:
-    """Return the number of GPUs of each pod of the current Deployment, which may come from an older spec."""
+    """Return the number of GPUs of each pod of the current Deployment, which may come from an older spec. Return 0 if
+    there is no Deployment."""
     pod = deployment["spec"].get("template", {}).get("spec") or {} if deployment else {}
     return gpus_of(pod, _claimed_gpus(service))
 
 
 def _count_running_gpus(world: World, service: Service | InvalidSpecError) -> int:
-    """Return the number of GPUs that scheduled pods hold. Other pods do not count, because any user can set many
-    replicas."""
+    """Return the number of GPUs that scheduled pods hold. Pods without a node do not count, because any user can set
+    many replicas. Terminating pods and ended pods do not count either."""
     pods = (pod for pod in world.pods if has_node(pod) and not deleting(pod) and not ended(pod))
     return sum(gpus_of(pod.get("spec") or {}, _claimed_gpus(service)) for pod in pods)
 

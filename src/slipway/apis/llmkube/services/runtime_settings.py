@@ -14,8 +14,8 @@ SPEC_VALID = {"vllm": "VLLMSpecValid", "sglang": "SGLangSpecValid"}
 
 
 def conditions(world: World, service: Service) -> list[Condition]:
-    """Return the conditions about the runtime's settings for a valid service. The result is empty if the runtime has no
-    such settings."""
+    """Return the conditions about the runtime's settings for a valid service. The result is empty unless the runtime is
+    vLLM, or is SGLang and the spec has ``sglangConfig``."""
     if service.spec.runtime == "vllm":
         return _vllm(world, service)
     if service.spec.runtime == "sglang" and world.resource["spec"].get("sglangConfig"):

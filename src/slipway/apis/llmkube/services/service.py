@@ -31,13 +31,13 @@ METAL = "metal"
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService that can be served once its Models are ready."""
+    """An InferenceService that can be served once its Models are ready, or that a Mac outside of the cluster serves."""
 
     resource: Object
     spec: InferenceServiceSpec
     model: ModelSpec
     placed: Placement
-    """The Model's weights."""
+    """The Model's weights. For a Mac, they are a placeholder."""
     draft: Placement | None
     """The draft model's weights; None: speculative decoding is off, or the draft Model does not exist."""
     settings: Settings
@@ -119,7 +119,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renewal(self) -> Renewal:
-        """The author's arguments, adapted to the engine version in the image."""
+        """The author's arguments, in which flags that the default image no longer supports are removed or replaced.
+        They are unchanged for other images and commands."""
         own = self.spec.image or "".join(self.spec.command[:1])
         return self.engine.renewed(user_args(self.spec), author_image=own, image=self.own_image)
 
@@ -144,8 +145,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def fault(self) -> str | None:
-        """Return a message about a contradiction within the spec, or None. Engines report such contradictions only
-        after minutes, or never."""
+        """Return a message about a contradiction within the spec, or None. The message begins with the path of a field,
+        without ``spec.``. Engines report such contradictions only after minutes, or never. Raise ValueError for weights
+        that the engine cannot load."""
         spec, gpus = self.spec, self.accelerators
         # The number of devices in a claim is unknown here.
         count = 0 if gpus.claims else gpus.count

@@ -194,8 +194,8 @@ def _position(world: World, service: Service, scheduling: Scheduling) -> int:
 
 
 def _accelerator(deployment: Object | None) -> str:
-    """Return the accelerator that the existing pods request: the only extended resource among their limits. The result
-    is empty if they request no accelerator."""
+    """Return the accelerator that the pods of the Deployment request: the first extended resource among their limits.
+    The result is empty if there is no Deployment, or its pods request no accelerator."""
     containers = deployment["spec"]["template"]["spec"]["containers"] if deployment else ()
     limits = (name for one in containers for name in (one.get("resources") or {}).get("limits") or {})
     return next((name for name in limits if "/" in name), "")
@@ -216,8 +216,9 @@ def _diagnosis(
 
 
 def _desired(world: World, observed: ServiceState) -> int:
-    """Return the desired number of replicas, which is the number in the Deployment, because an autoscaler may have set
-    it. It is 0 for a pool member that has no Deployment and gets none, so that other members need not wait for it."""
+    """Return the desired number of replicas: the number in the Deployment, because an autoscaler may have set it, or
+    the number in the spec if there is no Deployment. It is 0 for a suspended service. It is also 0 for a pool member
+    that has no Deployment and gets none, so that other members need not wait for it."""
     resource, deployment = world.resource, observed.deployment
     uncreated = observed.service is None or observed.service.stopped or observed.rejection is OUT_OF_REACH
     if deployment is None and uncreated and pool_of(world):
@@ -320,7 +321,7 @@ def _other_conditions(view: ServiceView, observed: ServiceState) -> tuple[Condit
 
 
 def _obstacle(view: ServiceView, observed: ServiceState) -> str:
-    """Return the reason why the service would not start, or an empty text if it would."""
+    """Return the reason why the service would not start, or an empty string if it would."""
     refused = permanent(observed.rejection)
     return refused.message if refused else (view.waits or ("", ""))[1]
 
@@ -391,8 +392,8 @@ def _gpu_available(observed: ServiceState) -> Condition:
 
 
 def _scaling_active(world: World) -> Condition:
-    """Return the condition ScalingActive of the autoscaler. Without metrics the replicas do not change, and no other
-    condition shows why."""
+    """Return the condition ScalingActive of the autoscaler, Unknown if it has none yet. Without metrics the replicas do
+    not change, and no other condition shows why."""
     name = pods.workload_name(world.resource["metadata"]["name"])
     condition = find(autoscaling.observed(world, name), autoscaling.ACTIVE)
     if condition is None:

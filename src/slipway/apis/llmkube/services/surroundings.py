@@ -13,7 +13,7 @@ from slipway.spelling import NAMES, did_you_mean
 
 
 def references(resource: Object) -> tuple[Reference, ...]:
-    """Return references to the Models that a service names, and to its PriorityClass."""
+    """Return references to the Models that a service names and, if it names one, to its PriorityClass."""
     spec, namespace = resource["spec"], resource["metadata"]["namespace"]
     models = tuple(Reference(MODEL, namespace, name) for name in usage.model_names(resource))
     priority_class = spec.get("priorityClassName")
