@@ -23,7 +23,8 @@ from slipway.weights.jobs.loads import INSTANCE_LABEL, NAME_LABEL
 
 
 def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
-    """Return the watches for Models or ClusterModels, including the watches for their child Jobs."""
+    """Return the watches for models of a kind: their Jobs, the models that wait for a turn, catalogs, the workloads
+    that read models, and, for image volumes, nodes and namespaces."""
     at_once = deckhouse(settings).publications_at_once
     read = (*users.watches(kind), *delivery.watches(settings))
     return (*turns.watches(kind, models.KINDS, at_once), *catalog_choice.watches(kind), *read)

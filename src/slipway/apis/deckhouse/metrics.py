@@ -35,8 +35,8 @@ NAMES = frozenset(
 
 
 def samples(resources: Mapping[Kind, Sequence[Object]], settings: Settings) -> Iterable[Sample]:
-    """Yield the samples for all models and for the storage. The metrics of the storage limit are left out if there is
-    no limit."""
+    """Yield the samples for all models and for the storage. ``limit_bytes`` and ``available_bytes`` are left out if the
+    storage has no limit."""
     models = [(kind, one) for kind in (names.MODEL, names.CLUSTER_MODEL) for one in resources.get(kind, ())]
     for kind, model in models:
         for name, labels, value in _of_model(kind, model):

@@ -12,7 +12,8 @@ CLUSTER_MODEL = Kind(GROUP, "v1alpha1", "ClusterModel", "clustermodels", namespa
 CATALOG_SOURCE = Kind(GROUP, "v1alpha1", "ModelCatalogSource", "modelcatalogsources", namespaced=False)
 
 FINALIZER = f"{GROUP}/model-cleanup"
-"""Finalizer of a model while the registry may contain data of the model."""
+"""Finalizer of a model. It delays the deletion until no workload reads the model, and its data is removed from the
+registry or a time limit is reached."""
 
 USES_MODEL, USES_CLUSTER_MODEL = f"{GROUP}/model", f"{GROUP}/clustermodel"
 """Annotations of workloads with the names of the Models and ClusterModels that they read, separated by commas."""
@@ -48,5 +49,6 @@ def repository(model: Object) -> str:
 
 
 def child(model: Object, suffix: str) -> str:
-    """Return the name of a model's child object: ``<model>-<suffix>``, shortened to 63 characters."""
+    """Return the name of a model's child object: ``<model>-<suffix>``. If the model's name contains dots, or the result
+    would be longer than 63 characters, the model's name is shortened, its dots become dashes, and a digest is added."""
     return with_ending(key(model).name, f"-{suffix}")

@@ -19,18 +19,18 @@ class DeckhouseSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
     common to all APIs."""
 
     registry: str = ""
-    """``host:port`` at which pods reach the registry."""
+    """``host:port`` at which pods reach the registry. If it is empty, no models are published."""
     depot_url: Https = ""
-    """URL at which pods and the registry reach the depot."""
+    """URL at which pods and the registry reach the depot. Empty if there is no depot."""
     upload_url: Https = ""
     """URL at which users reach the depot. Empty to use ``depot_url``."""
     ca: str = ""
-    """CA certificate of registry and depot in PEM format."""
+    """CA certificate of registry and depot in PEM format. Empty if a public CA signed their certificates."""
     key_file: str = KEY_FILE
     """Path of the file with the key that controller and depot share."""
     namespace: str = ""
-    """Namespace of the registry and the depot. ClusterModels are published in this namespace, and the Secrets of
-    catalogs are stored there. Empty to use the system namespace."""
+    """Namespace of the registry and the depot. The Jobs and upload Secrets of ClusterModels are in this namespace.
+    Empty to use the system namespace."""
     upload_seconds: Annotated[int, Meta(ge=60)] = 1800
     """Seconds that an upload may take."""
     publications_at_once: Annotated[int, Meta(ge=1)] = 4

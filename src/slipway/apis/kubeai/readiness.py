@@ -19,7 +19,7 @@ starts a replica."""
 CACHE_LOADED = Condition("CacheLoaded", optional=True)
 """Condition that the cache is loaded. Only Models with a cache have it."""
 ADAPTERS_LOADED = Condition("AdaptersLoaded", excused=("ScaledToZero",), optional=True)
-"""Condition that the adapters are loaded. Only Models with adapters have it."""
+"""Condition that the adapters are loaded, or that the Model is scaled to zero. Only Models with adapters have it."""
 
 READINESS = Readiness(
     ready=AllOf((Condition("Accepted"), AVAILABLE, COMPLETE, CACHE_LOADED, ADAPTERS_LOADED, REACHED)),

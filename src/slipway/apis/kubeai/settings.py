@@ -44,7 +44,7 @@ NAME = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"
 
 
 def _describe_text(expected: str, pattern: str) -> Meta:
-    """Return schema metadata for a text, with a description and a pattern. The parser's own errors are more
+    """Return schema metadata for a string, with a description and a pattern. The parser's own errors are more
     specific."""
     return Meta(extra_json_schema={"type": "string", "description": expected, "pattern": f"^({pattern})$"})
 
@@ -163,7 +163,8 @@ class ResourceProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
 
 class SharedFilesystem(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A volume that many pods can mount at the same time."""
+    """A volume that many pods can mount at the same time: a new one from a StorageClass, or an existing
+    PersistentVolume."""
 
     storage_class_name: str = ""
     persistent_volume_name: str = ""
@@ -171,7 +172,7 @@ class SharedFilesystem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class CacheProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A cache for weights."""
+    """A kind of cache for weights. In each namespace, all Models with this profile share one volume."""
 
     shared_filesystem: Annotated[SharedFilesystem, _require_one("storageClassName", "persistentVolumeName")]
 
@@ -212,7 +213,7 @@ class ModelServerPods(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     token."""
     pod_security_context: Object = {}
     security_context: Object = {}
-    """Security context of the engine's container."""
+    """Security context of the engine's container, and of the containers that fill and empty caches."""
     image_pull_secrets: tuple[SecretName, ...] = ()
     json_patches: tuple[Annotated[Patch, _COMPLETE], ...] = msgspec.field(default=(), name="jsonPatches")
 
@@ -225,10 +226,10 @@ class ModelRollouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelAutoscaling(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Timing of the autoscaler, in seconds."""
+    """Timing of the autoscaler, in seconds, and the name of the ConfigMap with its averages."""
 
     interval: Seconds = 10.0
-    """Seconds between two evaluations."""
+    """Length of an interval in seconds. The mean of each interval becomes one value of the time window."""
     time_window: Seconds = 600.0
     """Seconds over which the number of in-flight requests is averaged."""
     state_config_map_name: str = ""
@@ -255,7 +256,8 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def resource_profile(self, reference: str) -> ResourceProfile:
         """Return the resource profile for ``name:count``, with its resources multiplied by the count. Raise
-        InvalidSpecError with the reason InvalidSpec or UnknownProfile."""
+        InvalidSpecError with the reason InvalidSpec for text of another form, and UnknownProfile if the configuration
+        has no such profile."""
         name, colon, count = reference.partition(":")
         if not name or not colon or not re.fullmatch(r"0*[1-9]\d{0,5}", count):
             raise InvalidSpecError(
@@ -273,7 +275,8 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.resource_profiles[name].times(int(count))
 
     def cache_profile(self, name: str) -> SharedFilesystem:
-        """Return the volume of a cache profile. Raise InvalidSpecError with the reason UnknownCacheProfile."""
+        """Return the volume of a cache profile. Raise InvalidSpecError with the reason UnknownCacheProfile if the
+        configuration has no such profile."""
         if name not in self.cache_profiles:
             choices = ", ".join(sorted(self.cache_profiles)) or "none"
             raise InvalidSpecError(
@@ -284,7 +287,8 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.cache_profiles[name].shared_filesystem
 
     def image(self, engine: str, profile: ResourceProfile) -> str:
-        """Return the engine's image for a resource profile. Raise InvalidSpecError with the reason NoImage."""
+        """Return the engine's image for a resource profile, or else its default image. Raise InvalidSpecError with the
+        reason NoImage if the configuration has neither."""
         server = self.model_servers.get(engine)
         images = server.images if server else {}
         image = images.get(profile.image_name) or images.get("default")
@@ -298,8 +302,8 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def schema() -> Object:
-    """Return the JSON Schema of ``system.yaml``. No section is required, because ``defaults.yaml`` contains all of
-    them. KubeAI's keys without effect in Slipway are marked as deprecated."""
+    """Return the JSON Schema of ``system.yaml``. No section is required, because all of them have defaults. KubeAI's
+    keys without effect in Slipway are marked as deprecated."""
     whole = msgspec.json.schema(SystemConfig)
     for definition in whole["$defs"].values():
         del definition["description"]  # it describes the Python type

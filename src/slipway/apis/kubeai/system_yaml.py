@@ -58,7 +58,7 @@ SHAPES = {
 
 
 def parse(text: str) -> SystemConfig:
-    """Return the configuration in a ``system.yaml``, with all defaults. An empty text results in the defaults. Raise
+    """Return the configuration in a ``system.yaml``, with all defaults. An empty string results in the defaults. Raise
     InvalidConfigError for an invalid configuration."""
     config = _parse_or_fault(text)
     if isinstance(config, str):
@@ -99,7 +99,8 @@ def _build(text: str) -> SystemConfig:
 
 
 def _drop_unknown_keys(document: Object) -> tuple[Object, tuple[str, ...]]:
-    """Return the configuration without unknown keys, and the paths of these keys."""
+    """Return the configuration without the keys in UNUSED and without unknown keys, and the paths of the unknown
+    keys."""
     unknown: list[str] = []
     sections = {}
     for section, part in document.items():
@@ -143,9 +144,10 @@ def _defaults() -> Object:
 
 
 def _add_defaults(document: Object, defaults: Object) -> Object:
-    """Return the configuration with the defaults added. A complete entry replaces the default entry: images with a
-    ``default``, or a profile with resources. Any other entry, such as a profile with only node selectors, is merged
-    into the default entry."""
+    """Return the configuration with the defaults added. In ``modelServers`` and ``resourceProfiles``, a complete entry
+    replaces the default entry: images with a ``default``, or a profile with ``requests`` or ``limits``. Any other
+    entry, such as a profile with only node selectors, is merged into the default entry field by field. In the other
+    sections, each entry or field replaces the default."""
     whole = {}
     for section in SECTIONS:
         own, base = _require_mapping(document.get(section), section), defaults[section]
@@ -280,8 +282,8 @@ def _parse_autoscaling(value: Object) -> ModelAutoscaling:
 
 
 def _parse_duration(value: Any, path: str) -> float:
-    """Return a duration in seconds. Numbers are nanoseconds, as in Go's JSON format of durations. Raise
-    InvalidConfigError for other values."""
+    """Return a duration in seconds. Integers are nanoseconds, as in Go's JSON format of durations. Raise
+    InvalidConfigError for other values, and for less than SHORTEST_SECONDS."""
     try:
         seconds = value / 1e9 if isinstance(value, int) and not isinstance(value, bool) else parse_duration(str(value))
     except ValueError as error:

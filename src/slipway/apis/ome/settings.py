@@ -18,14 +18,16 @@ class OMESettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     all APIs."""
 
     namespace: str = "ome"
-    """Namespace of the Jobs that load models onto nodes, and of the Secrets with the models' credentials. Only the
-    operator may write to this namespace."""
+    """Namespace of the Jobs that load models onto nodes or remove them, and of the Secrets with the models'
+    credentials. Only the operator may write to this namespace."""
     model_roots: tuple[Root, ...] = ROOTS
-    """Node directories that may contain models. Models without a path are stored in the first one."""
+    """Node directories that may contain models. BaseModels are in the subdirectory of their namespace. Models without a
+    path are stored in the first directory."""
     shared_roots: tuple[Root, ...] = ()
-    """Node directories that may contain models of any namespace, in addition to each namespace's own directory."""
+    """Node directories that may contain models of any namespace, in addition to the subdirectories of the namespaces in
+    ``model_roots``."""
     loads_at_once: Annotated[int, msgspec.Meta(ge=1)] = 3
-    """Maximum number of models that one node loads at a time."""
+    """Maximum number of models that one node loads at a time. One cluster-scoped model may be loaded in addition."""
     run_as_user: int = 65532
     """UID of the loader on nodes, which owns the model directories. 0 is root."""
 

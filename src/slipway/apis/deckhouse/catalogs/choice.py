@@ -32,7 +32,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     """Digest of the artifact in the other cluster."""
     size: int = 0
-    """Size in bytes. 0 if the catalog does not declare a size."""
+    """Size in bytes. 0 if it is unknown, because the catalog has not been read or no longer contains a chosen entry."""
     address: str
     """``HOST:PORT/PATH`` of the depot from which the publisher requests a grant. The publisher thus gets a short-lived
     token for a single repository, and never the catalog's credentials."""
@@ -96,8 +96,8 @@ def _frozen(model: Object) -> Object:
 
 
 def watches(kind: Kind) -> tuple[Watch, ...]:
-    """Return the watches for models of a kind. After each read of a catalog, models without a chosen entry are
-    enqueued."""
+    """Return the watches for models of a kind. They enqueue the models without a chosen entry whenever a
+    ModelCatalogSource changes, including its status after each read."""
 
     def enqueue(_change: Change, listers: Listers) -> Iterable[Key]:
         return [key(model) for model in listers.list(kind, CHOOSING, "yes")]

@@ -33,8 +33,9 @@ def plan(view: World) -> Plan:
 
 
 def _seconds(interval: str | None) -> float:
-    """Return the number of seconds between two reads of the catalog. ``interval``: the interval in the spec, such as
-    ``10m``. Raise InvalidSpecError for an invalid interval."""
+    """Return the number of seconds between two reads of the catalog, at least SHORTEST_SECONDS. ``interval``: the
+    interval in the spec, such as ``10m``. None or an empty string means REFRESH_SECONDS. Raise InvalidSpecError for an
+    invalid interval."""
     try:
         return max(parse_duration(interval), SHORTEST_SECONDS) if interval else REFRESH_SECONDS
     except ValueError as error:
@@ -43,7 +44,7 @@ def _seconds(interval: str | None) -> float:
 
 def status(view: World, rejection: Rejection | None) -> StatusResult:
     """Return the status of the catalog source. If the catalog has not been read yet, for example after a restart of the
-    controller, the previous status is kept."""
+    controller, the previous status is kept if it is for the current spec."""
     before: Object = view.resource.get("status") or {}
     catalog, observed = view.catalogs.get(key(view.resource).name), generation(view.resource)
     if catalog is None and rejection is None and before.get("observedGeneration") == observed:

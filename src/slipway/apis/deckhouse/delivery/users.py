@@ -30,12 +30,12 @@ character, which shows that it is too long."""
 
 
 def split(text: str) -> list[str]:
-    """Split an annotation into model names, which may be invalid."""
+    """Split an annotation into model names, which may be invalid or empty."""
     return [one.strip() for one in text.split(",")]
 
 
 def trim_workload(workload: Object) -> Object | None:
-    """Return the metadata of a workload to cache, or None if the workload neither requests nor has a model."""
+    """Return the metadata of a workload to cache, or None if the workload has none of the annotations in KEPT."""
     metadata = workload["metadata"]
     annotations = metadata.get("annotations") or {}
     annotations_left = {name: annotations[name][: MOST_BYTES + 1] for name in KEPT if name in annotations}

@@ -1,8 +1,8 @@
 """Delivery: the changes to another owner's workload that requests models with an annotation. Pure.
 
 Models are delivered as image volumes, or on a claim that Jobs fill. The workloads of a namespace with the same models
-share a claim. The workload stays unchanged until the claim or the images exist. New pods wait behind a scheduling gate,
-which an admission policy adds.
+share a claim. The workload's pod template stays unchanged until the claim is filled or the images exist. New pods wait
+behind a scheduling gate, which an admission policy adds.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def _requested_models(workload: Object) -> list[Key]:
 
 
 def _resolve_model(world: DeliveryWorld, place: Key) -> DeliveredModel:
-    """Return a model in the form for delivery. Raise NotDeliverableError if the model is missing or not Ready."""
+    """Return a model in the form for delivery. Raise NotDeliverableError if the model is missing, not Ready or being
+    deleted."""
     kind = names.MODEL if place.namespace else names.CLUSTER_MODEL
     model = world.listers.get(kind, place)
     if model is None:
@@ -140,7 +141,8 @@ def _resolve_model(world: DeliveryWorld, place: Key) -> DeliveredModel:
 
 
 def _choose_method(world: DeliveryWorld, models: Sequence[DeliveredModel]) -> DeliveryMethod:
-    """Return the method by which pods get the models. Raise NotDeliverableError if the models cannot be mounted."""
+    """Return the method by which pods get the models. If its ``blocked`` is set, the models are not available yet.
+    Raise NotDeliverableError if they cannot be mounted."""
     if conflict := find_conflict(template_of(world.kind, world.workload), MODELS_DIR, OURS):
         text = "Container {} already mounts a volume at {}, the directory of the models. Use another path."
         raise NotDeliverableError(INVALID, text.format(*conflict))

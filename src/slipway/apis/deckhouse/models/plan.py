@@ -51,7 +51,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     """The source in the loader's format. Empty if it is not known yet."""
     waiting: str = ""
-    """Message why the source is not known yet. Empty if it is known."""
+    """Message why the source is not known yet. Empty if it is known, or if the user has not uploaded it yet."""
     entry: Entry | None = None
     secret: str = ""
     """Name of the Secret with a token for the source. Empty if the source needs none."""
@@ -109,8 +109,8 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def until(self) -> int:
-        """Unix time at which the upload must be complete. 0 if the annotation is missing, or not set by the
-        controller."""
+        """Unix time at which the upload must be complete. 0 if the annotation is missing or invalid, or is later than
+        any deadline that the controller sets."""
         text = annotations_of(self.model).get(names.UPLOAD, "")
         deadline = int(text) if text.isdecimal() and len(text) < 12 else 0
         return deadline if deadline <= self.world.now + self.settings.upload_seconds else 0
@@ -209,8 +209,8 @@ def plan(view: ModelView) -> Plan:
 
 
 def has_begun(view: ModelView) -> bool:
-    """Whether the publication has begun: the Job exists, and it is the model's turn or the controller has given up. A
-    Job alone proves nothing, because a tenant may have created it."""
+    """Whether the publication has begun: the Job exists, and it is the model's turn or the controller has given up.
+    False if the model must yield its turn. A Job alone proves nothing, because a tenant may have created it."""
     if view.run.job is None or turns.must_yield(view.world, queue(view)):
         return False
     return publications.has_given_up(view.record, view.run) or turns.has_turn(view.world, queue(view))
@@ -275,7 +275,7 @@ def _with_session(view: ModelView, plan: Plan) -> Plan:
 
 def finalize(view: ModelView) -> Plan | None:
     """Return the plan for the next step of the deletion, or None if nothing remains to be done. The deletion waits
-    until the model has no readers, and then for a limited time for the registry."""
+    until the model has no readers and its publishing Jobs are deleted, and then for a limited time for the registry."""
     staying = Plan(children=(), in_system_namespace=not key(view.model).namespace)
     children = view.world.children.items()
     jobs = (one for (kind, name), one in children if kind == JOB and name.namespace == view.namespace)
@@ -293,8 +293,8 @@ def finalize(view: ModelView) -> Plan | None:
 
 
 def is_late(view: ModelView) -> bool:
-    """Whether the model has had no readers for EVICTION_SECONDS. The deletion then waits for nothing else, because the
-    registry may be gone permanently."""
+    """Whether the model has been in deletion without readers for more than EVICTION_SECONDS. The deletion then waits
+    for nothing else, because the registry may be gone permanently."""
     condition = find(view.model, ARTIFACT_RESOLVED) or {}
     if condition.get("status") == "True":
         return False

@@ -51,7 +51,8 @@ def volume(url: ModelUrl, secrets: SecretNames) -> Access:
 
 def weights(url: ModelUrl, reads: str, cached_at: str) -> Weights:
     """Return the weights for the engine: a mounted directory, or a source that the engine reads itself. ``reads``: what
-    the engine reads, see Engine; ``cached_at``: mount path of the cache in the engine's container, or empty."""
+    the engine reads, see Engine; ``cached_at``: path of the Model's directory in the cache, in the engine's container,
+    or empty without a cache."""
     if cached_at or url.scheme in ("pvc", "oci"):
         return MountedFolder(cached_at or FOLDER, url.model)
     if url.scheme == "ollama":

@@ -39,9 +39,9 @@ exceed the limit for Models."""
 
 
 def is_loaded(view: ModelView) -> bool:
-    """Whether the Model's weights are complete in the cache, for its current URL. Weights of an earlier Model with the
-    same name do not count. Neither do weights from before a time without a cache, because the URL may have changed
-    since then."""
+    """Whether the claim has a record that the Model's weights for its current URL are complete in the cache. False
+    while the claim is being deleted. Records of an earlier Model with the same name do not count. A record of the
+    original KubeAI, which has no URL, counts for any URL."""
     text = view.place.record(view.claim) if view.place else None
     try:
         record = decode_json(text or "{}", dict[str, Any], most=NOTE_BYTES)
@@ -67,12 +67,12 @@ class Filling(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[Object, ...] = ()
     patches: tuple[MetadataPatch, ...] = ()
     annotations: Object = {}
-    """Changes of the Model's own annotations."""
+    """Changes of the Model's own annotations. The value None removes an annotation."""
 
 
 def claim(model: Model, where: Place) -> Object:
     """Build the claim that all Models with the same cache profile share in a namespace. Raise InvalidSpecError with the
-    reason UnknownCacheProfile."""
+    reason UnknownCacheProfile if the system configuration has no such profile."""
     profile = model.config.cache_profile(model.spec.cache_profile)
     spec: Object = {
         "accessModes": ["ReadWriteMany"],
@@ -94,8 +94,9 @@ def failed_since(view: ModelView) -> float | None:
 
 
 def loading(view: ModelView, model: Model, where: Place) -> Filling:
-    """Return the objects that load the weights onto the claim. Empty if the weights are complete, or while the claim is
-    being deleted. If earlier weights are being removed, only the eviction Job is kept."""
+    """Return the objects that load the weights onto the claim, and the record of the weights once the load Job is
+    complete. Empty if the record exists, while the claim is being deleted, or if a failed load Job must be deleted
+    before a new one. If earlier weights are being removed, only the eviction Job is kept."""
     if is_loaded(view):
         return Filling()
     if is_evicting(view):
@@ -113,7 +114,9 @@ def loading(view: ModelView, model: Model, where: Place) -> Filling:
 
 def remove_leftovers(view: ModelView, deployment: Object) -> Filling:
     """Return the objects that remove the weights of a Model that no longer has a cache. They are only returned after
-    the last pod that may have mounted the weights has ended. ``deployment``: the desired Deployment."""
+    the last pod that may have mounted the weights has ended. Once the weights or the claim are gone, only the
+    annotation with the cache profile is removed. Empty if the Model has no earlier cache. ``deployment``: the desired
+    Deployment."""
     where = view.place
     if where is None:
         return Filling()
@@ -127,7 +130,7 @@ def remove_leftovers(view: ModelView, deployment: Object) -> Filling:
 
 
 def _mounted(view: ModelView, deployment: Object) -> bool:
-    """Whether pods may be using the cache: pods of an earlier template, or of the load Job."""
+    """Whether pods may be using the cache: pods of an earlier template, or of an existing load Job."""
     world, digest = view.world, template_digest(deployment["spec"]["template"])
     if view.deployment is not None and template_digest(view.deployment["spec"]["template"]) != digest:
         return True
@@ -208,8 +211,9 @@ def _runner(config: SystemConfig, settings: Settings, controller_key: str = "") 
 
 
 def _writer(config: SystemConfig, settings: Settings) -> Object:
-    """Return the security context of the load Job. Volume directories that are mounted by path belong to root, so the
-    Job runs as root unless the operator or the cluster sets another user."""
+    """Return the security context of the containers that fill and empty caches. Volume directories that are mounted by
+    path belong to root, so the containers run as root unless the operator or the cluster sets another user, or the
+    operator forbids root."""
     server_pods = config.model_server_pods
     security_context = server_pods.pod_security_context | server_pods.security_context
     other = settings.assigned_ids or "runAsUser" in security_context or security_context.get("runAsNonRoot")

@@ -93,8 +93,8 @@ def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, 
 
 
 def _own(model: Model, filling: Filling, filed: Object) -> Object:
-    """Return the patch of the Model: its feature labels, its annotations about the cache and the files, and its
-    replicas within their bounds. Obsolete feature labels are removed."""
+    """Return the patch of the Model: its feature labels, its annotations about the cache and the files, and, unless
+    autoscaling is disabled, its replicas within their bounds. Obsolete feature labels are removed."""
     profile = {names.PROFILE: model.spec.cache_profile} if model.place else {}
     stale = {name: None for name in labels(model.resource) if name.startswith(names.FEATURE)}
     features = {name: value for name, value in model.labels.items() if name.startswith(names.FEATURE)}

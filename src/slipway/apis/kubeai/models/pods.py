@@ -37,8 +37,8 @@ SHARED_MEMORY = "dshm"
 
 
 def server(model: Model) -> ModelServer:
-    """Return the ModelServer with everything that the Model's pods need. Raise InvalidSpecError for a profile or an
-    image that is missing from the system configuration."""
+    """Return the ModelServer with everything that the Model's pods need. Raise InvalidSpecError for an invalid profile,
+    and for a profile or an image that is missing from the system configuration."""
     spec, pods = model.spec, model.config.model_server_pods
     profile = model.config.resource_profile(spec.resource_profile)
     access = _access(model)
@@ -165,8 +165,8 @@ def loader_image(config: SystemConfig, settings: Settings) -> str:
 
 
 def pod_security(config: SystemConfig, settings: Settings) -> Object:
-    """Return the security context of the pods: the defaults, overridden by the fields in the system configuration. If
-    the cluster assigns the user, pods do not need ``runAsNonRoot``."""
+    """Return the security context of the pods: the defaults, overridden by the fields in the system configuration. The
+    defaults contain ``runAsNonRoot`` only if the cluster assigns the user."""
     usual = restricted(None) if settings.assigned_ids else CONFINED
     return usual | config.model_server_pods.pod_security_context
 
@@ -178,15 +178,15 @@ def loader_env(model: Model, access: Access) -> tuple[Object, ...]:
 
 
 def loader_options(model: Model) -> tuple[str, ...]:
-    """Return the options that restrict the addresses to which the loader connects. The Model's variables and Secrets
-    may contain addresses of buckets and hubs."""
+    """Return the options that restrict the addresses to which the loader connects. The Model's environment variables
+    and Secrets may contain addresses of buckets and hubs."""
     settings = model.settings
     return settings.sources.options(guarded=True, by_env=True, mirror=settings.hugging_face_endpoint)
 
 
 def loader_access(model: Model) -> Access:
-    """Return the credentials of the loader in an engine's pod. It only gets the credentials for the adapters'
-    sources."""
+    """Return the credentials of the loader in an engine's pod. In addition to what the operator adds to loaders, it
+    only gets the credentials for the adapters' sources."""
     schemes = (urls.parse(adapter.url).scheme for adapter in model.spec.adapters)
     return of_operator(model.settings.loader) + reading.credentials(schemes, model.config.secret_names)
 
@@ -218,7 +218,8 @@ def rightly_labelled(deployment: Object | None) -> Object | None:
 
 
 def plain(model: Model) -> Model:
-    """Return the Model with only its required fields, as if its author had omitted the others."""
+    """Return the Model with only its URL, engine, features, adapters and profiles, as if its author had omitted the
+    other fields."""
     spec = model.spec
     required = ModelSpec(
         url=spec.url,
@@ -233,14 +234,15 @@ def plain(model: Model) -> Model:
 
 def _env(model: Model, own: Mapping[str, str], access: Access) -> tuple[Object, ...]:
     """Return the environment variables of a container: ``own``, the Model's in the order of their names, and those of
-    ``access``. The Model's variables take precedence."""
+    ``access``. The Model's variables take precedence over both, and those of ``access`` over ``own``."""
     user_env = variables(dict(sorted(model.spec.env.items())))
     own_env = env.without(variables(own), (*user_env, *access.env))
     return (*own_env, *user_env, *env.without(access.env, user_env))
 
 
 def _access(model: Model) -> Access:
-    """Return the volumes and mounts of the engine's container, and the credentials for its own downloads."""
+    """Return the volumes and mounts of the engine's container, and the credentials for the scheme of the Model's
+    URL."""
     engine, secrets, access = model.engine, model.config.secret_names, Access()
     if engine.shared_memory:
         access += mounted(volumes.shared_memory(SHARED_MEMORY), "/dev/shm")  # noqa: S108 - where engines look for it

@@ -28,7 +28,7 @@ from slipway.weights.place import Place, claim_reference
 CONFIG_NAME, CONFIG_KEY = "slipway-kubeai", "system.yaml"
 CONTAINER, PORT = "server", 8000
 START_SECONDS = 10800
-"""Startup limit in seconds for pods of an unknown engine. It is the longest limit of all engines."""
+"""Startup limit in seconds for pods of an unknown engine. It is about the longest limit of the known engines."""
 TASKS: dict[str, Task] = {
     "TextGeneration": "generate",
     "TextEmbedding": "embed",
@@ -62,7 +62,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replicas(self) -> int:
-        """The requested number of replicas, within the Model's bounds."""
+        """The requested number of replicas, within the Model's bounds. If autoscaling is disabled, the bounds do not
+        apply. A missing number counts as 0."""
         desired = self.spec.replicas
         if self.spec.autoscaling_disabled:
             return desired or 0
@@ -71,7 +72,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def renewal(self) -> Renewal:
-        """The author's engine arguments, adapted to the version of the engine's image."""
+        """The author's engine arguments, in which flags that the engine's default image no longer supports are removed
+        or replaced. Unchanged if the author or the operator sets another image."""
         spec = self.spec
         try:
             image = spec.image or self.config.image(spec.engine, self.config.resource_profile(spec.resource_profile))

@@ -73,7 +73,8 @@ class BenchmarkState(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan(view: BenchmarkView) -> Plan:
     """Return the plan with the benchmark's Job. A Job is created once for a spec and not changed; a new spec replaces
-    the Job. Raise InvalidSpecError if the benchmark cannot run."""
+    the Job. The plan is empty while the Job of an earlier spec exists, or the benchmark waits for its service. Raise
+    InvalidSpecError if the benchmark cannot run."""
     if view.fault:
         raise view.fault
     if view.is_current and view.existing_job:
@@ -86,8 +87,8 @@ def plan(view: BenchmarkView) -> Plan:
 
 
 def granted_freedoms(view: BenchmarkView, planned: Plan) -> frozenset[Freedom]:
-    """Return the freedoms that the author may use without permission: those of the Job without podOverride. Raise
-    InvalidSpecError if the benchmark cannot run."""
+    """Return the freedoms that the author may use without permission: those of the new Job without podOverride, or all
+    freedoms of an existing Job. Raise InvalidSpecError if the benchmark cannot run."""
     return freedoms([_build_job(view, {})] if view.job else planned.children)
 
 
@@ -195,8 +196,8 @@ def _select_fields(override: Object, fields: Mapping[str, type]) -> Object:
 
 
 def _secrets(container: Object) -> list[str]:
-    """Return the names of environment variables with secrets, which genai-bench would print. If a container imports a
-    whole Secret, the names of its variables are unknown, and TOKEN_KEY stands for them."""
+    """Return the names of environment variables that may contain secrets, which genai-bench would print. If a container
+    imports a whole Secret, the names of its variables are unknown, and TOKEN_KEY stands for them."""
     env = [(str(one.get("name")), one) for one in container.get("env", [])]
     named = [name for name, one in env if one.get("valueFrom")]
     names = [name for name, one in env if one.get("value") and name in genai_bench.CREDENTIAL_VARIABLES]
@@ -205,8 +206,8 @@ def _secrets(container: Object) -> list[str]:
 
 
 def status(view: BenchmarkView, rejection: Rejection | None) -> StatusResult:
-    """Return the status of a benchmark. Once a benchmark has ended, its status does not change until its spec
-    changes."""
+    """Return the status of a benchmark. Once a benchmark has ended, its status does not change while its Job and its
+    spec stay the same, unless the plan is rejected."""
     resource, manifest = view.world.resource, view.existing_job or {}
     before = resource.get("status") or {}
     over = before.get("state") in ("Completed", "Failed") and before.get("observedGeneration") == generation(resource)

@@ -75,7 +75,8 @@ class BenchmarkJob(msgspec.Struct, frozen=True, kw_only=True):
 
     benchmark: Benchmark
     access: Access
-    """Environment variables, mounts and volumes for the tokenizer, the dataset and the results."""
+    """Environment variables, mounts and volumes for the tokenizer, the dataset and the results, including those that
+    the operator adds to loaders."""
     node_label: str = ""
     """Label of the nodes that have the tokenizer. Empty if the Job may run on any node."""
 
@@ -89,14 +90,15 @@ class BenchmarkView(msgspec.Struct, frozen=True, kw_only=True):
     pods: Sequence[Object] = ()
     """The Job's pods, newest first."""
     job: BenchmarkJob | None = None
+    """The valid benchmark. None if the existing Job is current, or if the benchmark waits or cannot run."""
     pending: Pending | None = None
     """State of a service for which the benchmark is waiting."""
     fault: InvalidSpecError | None = None
 
     @property
     def is_current(self) -> bool:
-        """Whether the existing Job was created for the current spec. Such a Job is kept, even if the service or the
-        model changes."""
+        """Whether the existing Job was created for the current spec and is not being deleted. Such a Job is kept, even
+        if the service or the model changes."""
         return (
             self.existing_job is not None
             and not deleting(self.existing_job)
@@ -236,8 +238,8 @@ def _of_service(world: World, named: InferenceServiceReference) -> Target | Pend
 
 
 def _of_endpoint(world: World, endpoint: Endpoint | None) -> Target:
-    """Return the target for an API that does not belong to an InferenceService. Raise InvalidSpecError for an invalid
-    endpoint."""
+    """Return the target for an API that does not belong to an InferenceService. Raise InvalidSpecError if the endpoint
+    is invalid or its tokenizer is unknown."""
     assert endpoint is not None  # noqa: S101 - one of the two is set
     parts = urlsplit(endpoint.url)
     if not parts.hostname or parts.username or parts.password or not endpoint.url.isprintable():
@@ -281,7 +283,8 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
 
 def _model(world: World, service: Object) -> Object | None:
     """Return the model that a service names, from its namespace or from the cluster. Return None if the service names
-    no model, or the model does not exist. If both exist, the kind in the reference decides."""
+    no model, or the model does not exist. If both exist, the BaseModel is returned if the reference names this kind,
+    and the ClusterBaseModel otherwise."""
     namespace, named = key(service).namespace, _named_model(service)
     name = named.get("name")
     if not name:
@@ -293,7 +296,8 @@ def _model(world: World, service: Object) -> Object | None:
 
 
 def _named_model(service: Object) -> Object:
-    """Return the reference to the model in a service's spec, with its name and, if set, its kind."""
+    """Return the reference to the model in a service's spec, with its name and, if set, its kind. The name is missing
+    or None if the service names no model."""
     spec: Object = service.get("spec") or {}
     return spec.get("model") or {"name": ((spec.get("predictor") or {}).get("model") or {}).get("baseModel")}
 
@@ -356,8 +360,8 @@ def _dataset(location: StorageSpec | None) -> tuple[str, Access]:
 
 
 def _on_claim(rest: str, field: str) -> tuple[str, str]:
-    """Return the name of a claim and the path inside the claim, from ``claim/path``. ``field``: the field of the spec
-    for messages. Raise InvalidSpecError for other texts."""
+    """Return the name of a claim and the path inside the claim, from ``rest``, such as ``claim/path``. ``field``: the
+    field of the spec for messages. Raise InvalidSpecError if ``rest`` has another form."""
     name, _slash, path = rest.partition("/")
     path = path.rstrip("/")
     if not CLAIM.fullmatch(name) or (path and fault_inside(path)):

@@ -50,8 +50,9 @@ def adapter_of(weight: Object, settings: Settings) -> Adapter:
 
 def with_adapters(container: Object, recognised: Recognised, name: str, adapters: Sequence[Adapter]) -> Object:
     """Return the container with engine arguments for ``adapters``, and for the service's ``name`` if the engine would
-    otherwise reject requests for that name. ``recognised`` is the engine that the container runs. Raise
-    InvalidSpecError if the engine cannot serve the adapters."""
+    otherwise reject requests for that name. Adapters that replace the model need no arguments. If no arguments can be
+    appended, ``name`` is left out. ``recognised`` is the engine that the container runs. Raise InvalidSpecError if the
+    engine cannot serve the adapters, or if several of them replace the model."""
     added = [adapter for adapter in adapters if not adapter.merged]
     if len(adapters) - len(added) > 1:
         raise _refused(adapters, "only one can replace the model")
@@ -80,7 +81,7 @@ def _flags(recognised: Recognised, added: Sequence[Adapter]) -> tuple[str, ...]:
 
 
 def _names(recognised: Recognised, name: str) -> tuple[str, ...]:
-    """Return the argument that adds the service's name to the engine's model names, or an empty tuple if the engine
+    """Return the arguments that add the service's name to the engine's model names, or an empty tuple if the engine
     needs none. vLLM only accepts the names on its command line, and the gateway sends the service's name."""
     if recognised.engine is not VLLM or name in recognised.served_names:
         return ()

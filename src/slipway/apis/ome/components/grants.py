@@ -1,8 +1,8 @@
 """Grants: the privileges that a workload gets from the operator's manifest if an author adds to its pod. Pure.
 
 The operator grants privileges to the processes of the manifest. An author who changes what runs in the pod, or what the
-pod can read, gets none of these privileges. The same holds for an author whose files the pod reads: weights can contain
-code, and so can a volume from the namespace.
+pod can read, gets none of these privileges, except those in UNRESTRICTED_SETTINGS. The same holds for an author whose
+files the pod reads: weights can contain code, and so can a volume from the namespace.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ SCHEDULING_FIELDS = frozenset(
         *("imagePullSecrets", "runtimeClassName", "terminationGracePeriodSeconds", "topologySpreadConstraints"),
     )
 )
-"""Pod fields that determine where and for how long a pod runs, but not what runs in the pod."""
+"""Pod fields that determine where a pod runs, how its images are pulled and how it ends, but not what runs in the pod
+or what it can read."""
 UNRESTRICTED_SETTINGS = frozenset(("image_prefixes", "priority_classes"))
-"""Freedoms that do not depend on what runs in the pod. If the operator's manifest uses one, authors may use it for any
-change of the pod."""
+"""Settings of freedoms that do not depend on what runs in the pod. If the operator's workload has such a freedom, the
+author may keep that field and value whatever else the author changes in the pod."""
 
 
 OF_THE_NAMESPACE = frozenset(("configMap", "persistentVolumeClaim", "secret"))
@@ -34,16 +35,17 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
     models: frozenset[str] = frozenset()
     """Names of the volumes that contain the service's models."""
     authors: frozenset[str] = frozenset()
-    """Names of the volumes that contain files chosen by an author. A pod that mounts one gets no privileges from the
-    operator's manifest."""
+    """Names of the volumes that contain files chosen by an author. If there are any, the service's pods get no
+    privileges from the operator's manifest, except those in UNRESTRICTED_SETTINGS and ``account``."""
     namespace_trusted: bool = False
     """Whether the operator trusts the volumes and environment variables that a pod takes from its namespace."""
     account: str = ""
-    """Name of the service account that the plan creates. A pod that reads no author's files may use the account, even
-    if other pods of the service read such files."""
+    """Name of the service account that the plan creates for a router. A pod that reads no author's files may use the
+    account, even if other pods of the service read such files."""
 
     def clean(self, template: Object) -> bool:
-        """Whether a pod reads no files and no environment variables chosen by an author."""
+        """Whether a pod template reads neither files chosen by an author, nor all environment variables of a ConfigMap
+        or a Secret. If the namespace is trusted, only the volumes in ``authors`` count."""
         spec = template.get("spec") or {}
         volumes = [one for one in spec.get("volumes") or () if one.get("name") not in self.models]
         named = {one.get("name") for one in spec.get("volumes") or ()}
@@ -60,7 +62,9 @@ def granted_freedoms(workload: Object, alone: Object | None, files: Files = TRUS
     """Return the freedoms of a workload that its author may use without permission.
 
     ``alone`` is the same workload, built from the operator's manifest alone. If it is None, there is no such manifest,
-    and the author gets no freedoms.
+    and the author gets no freedoms. Otherwise these are freedoms that ``alone`` also has: those in
+    UNRESTRICTED_SETTINGS, and those in pods that the author has not changed and that are clean according to ``files``.
+    If ``files`` has volumes of authors, only the freedom to use ``files.account`` remains of the latter.
     """
     if alone is None:
         return frozenset()
@@ -102,7 +106,8 @@ def _of_namespace(volume: Object) -> bool:
 
 
 def _takes_variables(spec: Object) -> bool:
-    """Whether any container imports all variables of a ConfigMap or a Secret with ``envFrom``."""
+    """Whether any container imports all entries of a ConfigMap or a Secret as environment variables, with
+    ``envFrom``."""
     return any(one.get("envFrom") for part in ("initContainers", "containers") for one in spec.get(part) or ())
 
 

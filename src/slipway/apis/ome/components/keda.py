@@ -57,8 +57,8 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scaled_object(name: str, served: PolicySubject, kind: Kind, lowest: int, highest: int, trigger: Trigger) -> Object:
-    """Build the ScaledObject with which KEDA scales a workload of the given ``kind`` between ``lowest`` and ``highest``
-    replicas. ``served``: name, namespace and labels of the workload."""
+    """Build the ScaledObject ``name``, with which KEDA scales a workload of the given ``kind`` between ``lowest`` and
+    ``highest`` replicas. ``served``: name, namespace and labels of the workload."""
     metadata = {
         "serverAddress": trigger.server,
         "metricName": trigger.metric,

@@ -15,7 +15,7 @@ FIRST_FREE_PORT = 1024
 """The lowest port on which an unprivileged process may listen."""
 PROBE_SECONDS = 10
 GIVES_ALL = frozenset(("SYS_ADMIN", "CAP_SYS_ADMIN", "ALL"))
-"""Capabilities with which Kubernetes rejects ``allowPrivilegeEscalation: false``."""
+"""Capabilities that contradict ``allowPrivilegeEscalation: false``. Kubernetes rejects CAP_SYS_ADMIN with it."""
 
 
 def finished(pod: Object, port: int, drain: Drain) -> Object:
@@ -31,9 +31,10 @@ def finished(pod: Object, port: int, drain: Drain) -> Object:
 
 
 def answering(container: Object, port: int, *, on_node: bool) -> Object:
-    """Complete a container that receives requests on ``port``. Declare the port under the name that Prometheus looks
-    for, unless the port already has a name, and add a readiness probe that connects to the port. ``on_node``: whether
-    the container uses the node's network, where a declared port would block that port of the node."""
+    """Complete a container that receives requests on ``port``. If it declares no ports, declare ``port`` under
+    PORT_NAME, for which Prometheus looks. If it declares ``port`` without a name, add this name, unless another port
+    has it. If the container has no readiness probe, add one that connects to ``port``. ``on_node``: whether the
+    container uses the node's network. Then no port is declared, because it would block that port of the node."""
     named = {"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}
     declared = container.get("ports") or ([] if on_node else [named])
     free = all(one.get("name") != PORT_NAME for one in declared)
@@ -52,8 +53,9 @@ def _drained(container: Object, hook: Object) -> Object:
 
 
 def _finished(container: Object, port: int = FIRST_FREE_PORT) -> Object:
-    """Complete a container with security defaults, and with the policy that adds its last log lines to the pod's
-    status, from which the diagnosis reads them."""
+    """Complete a container with security defaults, a pull policy, and the policy that adds the last log lines of a
+    failed container to the pod's status, from which the diagnosis reads them. ``port``: the port on which the container
+    listens, which may require a capability."""
     usual = {"imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "FallbackToLogsOnError"}
     return {**usual, **container, "securityContext": _security(container.get("securityContext") or {}, port)}
 

@@ -43,7 +43,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     extension: ComponentExtensionSpec
     """Replicas, rollout and metadata of the component, with the default limits for replicas filled in."""
     pod: Object
-    """Spec of the component's pods, with the runner as the first container."""
+    """Spec of the component's pods, with the runner as the first container. For groups, the leader's spec if only the
+    groups have containers."""
     leader: Object | None = None
     """Spec of the leader pod of a group of pods, or None if a replica is a single pod."""
     worker: Object | None = None
@@ -58,7 +59,7 @@ def components(service: Object, runtime: Object | None) -> tuple[Component, ...]
     """Return the components that a service declares. ``service`` is the result of
     :func:`slipway.apis.ome.components.predictor.migrated`. ``runtime`` is None if the service needs no runtime.
 
-    Raise InvalidSpecError if a merged component is not a valid pod.
+    Raise InvalidSpecError if a merged component is invalid, for example has no container or no image.
     """
     spec, base = as_object(service.get("spec")), as_object((runtime or {}).get("spec"))
     return tuple(
@@ -128,8 +129,9 @@ def _component(name: Name, runtime: Object, base: Object, patch: Object) -> Comp
 
 
 def _pod(merged_pod: MergedPod, place: str, runtime: Object, base: Object, patch: Object, role: str = "") -> Object:
-    """Return the spec of a merged pod, with the runtime's node selector and resources applied. ``place`` is the field
-    of the spec for messages. ``role`` is ``leader`` or ``worker``, or empty if the component has no groups."""
+    """Return the spec of a merged pod, with the runtime's node selector and, unless the service's runner sets
+    resources, the runtime's resources. ``place`` is the field of the spec for messages. ``role`` is ``leader`` or
+    ``worker``, or empty if the component has no groups."""
     spec, roles = merged_pod.pod_spec(place), (role,) if role else ()
     layers = [(one, *(as_object(one.get(role)) for role in roles)) for one in (base, patch)]
     # As in OME, the runtime's own selector takes precedence over those of its components, and the service's over
@@ -142,8 +144,8 @@ def _pod(merged_pod: MergedPod, place: str, runtime: Object, base: Object, patch
 
 
 def _with_resources(container: Object, runtime: Object) -> Object:
-    """Return a container. If the container sets no resources, it gets the resources of the runtime's container of the
-    same name."""
+    """Return the container with the limits and requests of the runtime's container of the same name, if any. Those that
+    the container itself sets take precedence."""
     own = (one for one in _objects(runtime.get("containers")) if one.get("name") == container.get("name"))
     base, own_resources = (as_object(one.get("resources")) for one in (next(own, {}), container))
     base = {field: base[field] for field in ("limits", "requests") if field in base}
@@ -177,16 +179,18 @@ class MergedPod(msgspec.Struct, frozen=True):
         return bool(self.runner or self.pod.get("containers"))
 
     def within(self, whole: MergedPod) -> MergedPod:
-        """Merge this pod of a group over the component's own pod ``whole``. The containers of ``whole`` are used only
-        if this pod has none."""
+        """Merge this pod of a group over the component's own pod ``whole``. The runner and the containers of ``whole``
+        are used only if this pod has neither a runner nor containers."""
         if not self.runs:
             return MergedPod(merged(whole.pod, self.pod, "PodSpec"), whole.runner, whole.first)
         shared = {field: value for field, value in whole.pod.items() if field != "containers"}
         return msgspec.structs.replace(self, pod=merged(shared, self.pod, "PodSpec"))
 
     def pod_spec(self, place: str) -> Object:
-        """Return the spec of the pod, with the runner as its first container. Raise InvalidSpecError if the pod has no
-        container or the first container has no image. ``place`` is the field of the spec for messages."""
+        """Return the spec of the pod, with the runner as its first container. The runner's arguments are appended to
+        those of the container of the same name. Without a runner, the first container is the one named RUNNER, or else
+        the first of the runtime, or else the first one. Raise InvalidSpecError if the pod has no container or the first
+        container has no image. ``place`` is the field of the spec for messages."""
         containers = _objects(self.pod.get("containers"))
         name = str(self.runner.get("name") or predictor.RUNNER)
         candidates = (

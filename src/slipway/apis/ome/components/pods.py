@@ -40,7 +40,7 @@ OWN_LABELS = frozenset(
         *(names.STRATEGY_LABEL, names.MERGED_LABEL, names.ENGINE_LABEL),
     )
 )
-"""Labels of pods that a service cannot set."""
+"""Labels that the controller sets on pods. If it has a value for a label, that value replaces the service's."""
 OURS = "slipway.inference/"
 NOT_OF_PODS = (
     OURS,
@@ -114,8 +114,9 @@ def _unsealed(container: Object, recognised: Recognised) -> Object:
 
 
 def _drain(recognised: Recognised, role: Role, context: PodContext) -> Drain:
-    """Return the drain settings of a pod. Only a single pod with a known engine waits until it is idle. The pods of a
-    group wait for a fixed time, because they would otherwise end at different times."""
+    """Return the drain settings of a pod. Only a single pod with a known engine waits until it is idle. Other pods wait
+    for a fixed time: an unknown engine does not show whether it is idle, and the pods of a group would otherwise end at
+    different times."""
     if recognised.engine and role == "pod":
         return recognised.engine.drain(context.drain_seconds, "".join(values_of_flags(recognised.args, "--host")[:1]))
     return Drain(seconds=context.drain_seconds, shell=False)
@@ -145,7 +146,7 @@ def _value(match: re.Match[str], metadata: Object) -> str:
 
 def _mounts(component: Component, main: Object, context: PodContext) -> tuple[Mount, ...]:
     """Return the mounts of a component. A router only gets the mount of the served files, and only if its command line
-    contains the path, for example for a tokenizer."""
+    contains the path or MODEL_PATH, for example for a tokenizer. Models without a path are left out."""
     served = context.served
     if component.name == "router":
         line = " ".join(map(str, (*(main.get("command") or ()), *(main.get("args") or ()))))
@@ -178,7 +179,8 @@ def _with_variables(main: Object, own: Sequence[Object]) -> Object:
 
 
 def _check_port(main: Object, recognised: Recognised) -> None:
-    """Raise InvalidSpecError if the arguments set a port for the engine that its container does not declare."""
+    """Raise InvalidSpecError if the container declares ports, but not the port that its arguments set for the
+    engine."""
     declared = [port.get("containerPort") for port in main.get("ports") or ()]
     if declared and recognised.argument_port and recognised.argument_port not in declared:
         ports = ", ".join(map(str, declared))
@@ -187,8 +189,8 @@ def _check_port(main: Object, recognised: Recognised) -> None:
 
 
 def router_account(pod: Object, service: str) -> str:
-    """Return the name of the service account of a service's router. The router needs an account to list the pods of its
-    engines."""
+    """Return the name of the service account of a service's router: the account in ``pod``, the spec of the router's
+    pods, or else an account with the component's name. The router needs an account to list the pods of its engines."""
     return str(pod.get("serviceAccountName") or names.component_name(service, "router"))
 
 
@@ -199,7 +201,8 @@ def _account(component: Component, spec: Object, context: PodContext) -> Object:
 
 
 def _gpus(container: Object) -> int:
-    """Return the number of GPUs of a container, of any vendor. Raise InvalidSpecError for an invalid quantity."""
+    """Return the number of GPUs of a container: its resources whose names end with ``/gpu``. Limits take precedence
+    over requests. Raise InvalidSpecError for an invalid quantity."""
     resources = container.get("resources") or {}
     limits, requests = (as_object(resources.get(field)) for field in ("limits", "requests"))
     try:
@@ -209,7 +212,8 @@ def _gpus(container: Object) -> int:
 
 
 def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
-    """Return the container with the models mounted read-only. They replace mounts of the manifest at the same paths."""
+    """Return the container with the models mounted read-only. They replace mounts of the manifest that have the same
+    path or volume name."""
     if not mounts:
         return main
     paths, taken = {mount.path for mount in mounts}, {volume_name(mount) for mount in mounts}
@@ -227,7 +231,8 @@ def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
 
 
 def _with_folders(spec: Object, mounts: Sequence[Mount], context: PodContext) -> Object:
-    """Return the pod spec with the volumes of the models, and a node selector for the nodes that have the models."""
+    """Return the pod spec with the volumes of the models, and a node selector for the nodes that have the models. The
+    volumes replace others of the same names. The spec's own node selector takes precedence."""
     if not mounts:
         return spec
     own = [_volume(mount, context) for mount in mounts]

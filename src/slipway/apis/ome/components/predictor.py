@@ -8,7 +8,8 @@ from slipway.kube.schemas.merge import merged
 
 RUNNER = "ome-container"
 HINT = "ome"
-"""Text that the main container's name contains if no container is named RUNNER."""
+"""Text in container names. If no container is named RUNNER, the first one whose name contains the text is the main
+container, if any."""
 NOT_OF_CONTAINERS = frozenset(
     ("baseModel", "runtime", "fineTunedWeights", "storageUri", "runtimeVersion", "protocolVersion")
 )

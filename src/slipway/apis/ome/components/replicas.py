@@ -16,10 +16,11 @@ set a number."""
 
 def scaled_by_others(observed: Object | None, lowest: int, highest: int) -> int | None:
     """Return the number of replicas to set for a workload that another autoscaler may also scale, between ``lowest``
-    and ``highest``. Return None if the controller must omit the field.
+    and ``highest``. Return None if the controller must omit the field, because another client has changed the number
+    since the controller last set it, or the controller never set it.
 
-    ``observed`` is the existing workload. A new workload gets ``lowest`` replicas. If the controller did not create the
-    workload, the other autoscaler sets its replicas from the start.
+    ``observed`` is the existing workload, or None for a new one, which gets ``lowest`` replicas. If the controller did
+    not create the workload, the other autoscaler sets its replicas from the start.
     """
     if observed is None:
         return lowest

@@ -1,6 +1,6 @@
 """Scaling: the choice of an autoscaler for the replicas of a component. Pure.
 
-The Kubernetes autoscaler uses CPU and memory, KEDA a Prometheus query, and Slipway's autoscaler the requests at the
+The Kubernetes autoscaler uses CPU or memory, KEDA a Prometheus query, and Slipway's autoscaler the requests at the
 gateway. Only Slipway's autoscaler scales to zero, because the gateway holds requests until a replica is ready. A
 component with groups of pods is only scaled by KEDA or by requests.
 """
@@ -31,21 +31,23 @@ ANNOTATIONS = {
     "auth_modes": ("", "auth_modes"),
 }
 """Field of a Trigger -> the annotation for the field, and the KedaConfig field that applies if the annotation is
-missing."""
+missing or empty. The name of the annotation is empty if none sets the field."""
 RUNNING = "vllm:num_requests_running"
 """Prometheus metric for requests in flight that KEDA uses if the engine's own metrics are unknown."""
 
 
 class Scaler(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that determine the replicas of one component."""
+    """The settings that determine the replicas of one component. ``by``: ``nobody`` keeps ``lowest`` replicas,
+    ``resources`` means the Kubernetes autoscaler, ``requests`` Slipway's autoscaler, and ``external`` an autoscaler of
+    the author."""
 
     by: Literal["nobody", "resources", "requests", "keda", "external"]
     lowest: int
     highest: int
     metric: str = ""
     target: int = 0
-    """Target of the metric: percent of CPU or memory per replica, or average number of in-flight requests per
-    replica."""
+    """Target of the metric: percent of CPU or memory per replica, or average number of in-flight requests per replica.
+    0 for other autoscalers."""
 
 
 def scaler(
@@ -56,9 +58,9 @@ def scaler(
     *,
     group: bool,
 ) -> Scaler:
-    """Return the scaler that a component requests. ``annotations``: the service's annotations, overridden by the
-    component's; ``keda``: the service's KedaConfig; ``group``: whether a replica consists of several pods. Raise
-    InvalidSpecError for settings that no autoscaler supports."""
+    """Return the scaler that a component requests. ``name``: the component's name for messages; ``annotations``: the
+    service's annotations, overridden by the component's; ``keda``: the service's KedaConfig; ``group``: whether a
+    replica consists of several pods. Raise InvalidSpecError for settings that no autoscaler supports."""
     lowest = 1 if extension.min_replicas is None else extension.min_replicas
     highest = max(extension.max_replicas or lowest, lowest)
     metric = extension.scale_metric or annotations.get(names.METRICS) or "cpu"
@@ -90,9 +92,9 @@ def trigger(
     keda: KedaConfig | None,
     usual: str,
 ) -> Trigger:
-    """Return the KEDA trigger of a component. Annotations take precedence over the component's KedaConfig, and the
-    component's over the service's ``keda``. ``usual`` is the default query. In a configured query, ``%s`` is replaced
-    by the workload's name.
+    """Return the KEDA trigger of a component. For each field, annotations take precedence over the component's
+    KedaConfig, and the component's over the service's ``keda``. ``usual`` is the default query. In a configured query,
+    ``%s`` is replaced by ``workload``. ``name`` is the component's name for messages.
 
     Raise InvalidSpecError if KEDA would reject the trigger.
     """
@@ -114,7 +116,8 @@ def trigger(
 
 
 def running_requests(metrics: Metrics | None, namespace: str, workload: str) -> str:
-    """Return a Prometheus query for the number of requests in flight in a workload's pods."""
+    """Return a Prometheus query for the number of requests in flight in a workload's pods. If ``metrics`` has no metric
+    for them, the query uses RUNNING."""
     metric = (metrics.running if metrics else "") or RUNNING
     return f'sum({metric}{{namespace="{namespace}",pod=~"{workload}-.*"}})'
 
@@ -132,8 +135,8 @@ def _class(annotations: Mapping[str, str], *configs: KedaConfig | None) -> str:
 
 
 def _utilization(annotations: Mapping[str, str]) -> int:
-    """Return the target utilization in percent, or 0 if the annotation is missing. Raise InvalidSpecError for other
-    values."""
+    """Return the target utilization in percent, or 0 if the annotation is missing. Raise InvalidSpecError unless the
+    value is an integer from 1 to 100."""
     text = annotations.get(names.TARGET_UTILIZATION)
     if text is None:
         return 0

@@ -46,7 +46,7 @@ ANY_PATH = _Anything()
 class Rank(NamedTuple):
     """Sort key for models that claim the same directory; the lowest rank takes precedence. ``group`` is 0 for
     cluster-scoped models, 2 for models whose directory only a node record allows, and otherwise 1. Within a group,
-    models whose files are loaded come before new models."""
+    models whose files are loaded come before new models, and otherwise older models come first."""
 
     group: int
     is_new: bool
@@ -91,7 +91,7 @@ def resolve_mount(world: World, model: Object) -> Mount:
 
 def possible_paths(model: Object, settings: Settings) -> frozenset[str]:
     """Return the directories that a model could have in this version or an earlier one, regardless of other models.
-    Empty if the model has no files on nodes."""
+    Empty if the model's storage is invalid, or its files are not on nodes."""
     return frozenset(path for path in (_path(model, settings), _path(model, settings, ANY_PATH)) if path)
 
 
@@ -120,8 +120,8 @@ def may_use_folder(listers: Listers, settings: Settings, model: Object, path: st
 
 def is_folder_in_use(world: World, node: Node, path: str) -> bool:
     """Whether a directory must stay on a node although the world's model gives it up. It must stay if it overlaps with
-    the directory of a model that takes precedence, or if another model of the same owner uses it or a directory inside
-    it."""
+    a directory that the node has for a model of another owner, or with the directory of any cluster-scoped model, or if
+    another model of the same owner, which is not being deleted, uses it or a directory inside it."""
     mine, settings = world.resource, world.settings
     group = 0 if not key(mine).namespace else 1 if storage.is_placed(path, key(mine).namespace, settings) else 2
     for one in find_overlapping(world.listers, settings, path):
@@ -137,7 +137,7 @@ def is_folder_in_use(world: World, node: Node, path: str) -> bool:
 
 
 def is_loaded_by_others(world: World, node: Node, path: str) -> bool:
-    """Whether a node has files of another model of the same owner in a directory."""
+    """Whether a node's records show that files of another model of the same owner were loaded into a directory."""
     mine = world.resource
     for one in find_overlapping(world.listers, world.settings, path):
         if one.owner != key(mine).namespace or uid(one.model) == uid(mine) or one.stored.path != path:
@@ -160,8 +160,8 @@ def find_overlapping(
     kinds: Collection[Kind] = tuple(KINDS.values()),
     among: Collection[str] = (PATH, FORMER),
 ) -> Iterator[Claim]:
-    """Yield the models that may have a directory that overlaps with ``path``. ``among``: the indexes to search, PATH or
-    FORMER."""
+    """Yield the models that may have a directory that overlaps with ``path``. ``kinds``: the kinds of these models;
+    ``among``: the indexes to search, PATH or FORMER."""
     values = (path, *(f"{EXACTLY}{above}" for above in _with_parents(path)[:-1]))
     for kind in kinds:
         for index in among if kind.namespaced else [one for one in among if one == PATH]:
@@ -177,7 +177,8 @@ def by_folder(volume: Object) -> Iterable[str]:
 
 
 def is_mounted_by_others(listers: Listers, model: Object, path: str) -> bool:
-    """Whether pods of other namespaces may still mount a directory that overlaps with ``path``. Always False for a
+    """Whether pods of other namespaces may still mount a directory that overlaps with ``path``: there is a
+    PersistentVolume for it that belongs to neither the model nor another model of its namespace. Always False for a
     cluster-scoped model, because pods in all namespaces may read its files."""
     namespace = key(model).namespace
     if not namespace:
@@ -210,8 +211,8 @@ def _find_rivals(world: World, mine: Claim) -> Iterator[Claim]:
 
 
 def _may_share(one: Claim, other: Claim) -> bool:
-    """Whether two models of one owner may share a directory. Models only conflict if both load files, and the files or
-    paths differ."""
+    """Whether two models of one owner may share a directory. Models only conflict if both load files, the files or
+    paths differ, and ``other`` is not being deleted."""
     if deleting(other.model) or not one.stored.url or not other.stored.url:
         return True
     return one.stored.path == other.stored.path and one.stored.identity == other.stored.identity

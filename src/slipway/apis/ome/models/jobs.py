@@ -94,8 +94,8 @@ def load_task(view: ModelView, stored: Stored) -> LoaderTask:
 
 
 def eviction_task(node: Node, path: str, root: str) -> LoaderTask:
-    """Return the task that empties a directory of a node. The directory itself stays, because the Job's pod mounts
-    nothing else."""
+    """Return the task that empties a directory of a node, below the operator's directory ``root``. The directory itself
+    stays, because the Job's pod mounts nothing else."""
     arguments = ("evict", path, f"--below={root}")
     return LoaderTask(what="evict", arguments=arguments, access=_folder(path), place=(node.uid, path), node=node.name)
 
@@ -180,11 +180,11 @@ def name_of(view: ModelView, loader_task: LoaderTask) -> Key:
 
 
 def _owner(view: ModelView, runner: Runner, loader_task: LoaderTask) -> tuple[Container, ...]:
-    """Return the init container that gives a directory to the loader's user, or an empty tuple if none is needed. The
-    change of owner is needed because the kubelet creates the directory as root, and versions before 0.5 filled it as
-    root. The container also assigns the directory to the model's namespace. To replace a directory, it mounts the
-    parent and creates a new directory, which no container of another namespace can have mounted. The container reads
-    nothing from a source."""
+    """Return the init container that gives a directory to the loader's user, or an empty tuple if none is needed, or
+    the cluster assigns users. The change of owner is needed because the kubelet creates the directory as root, and
+    versions before 0.5 filled it as root. The container also assigns the directory to the model's namespace. To replace
+    a directory, it mounts the parent and creates a new directory, which no container of another namespace can have
+    mounted. The container reads nothing from a source."""
     user = view.world.settings.user(ome(view.world.settings).run_as_user)
     if user is None or not loader_task.node or loader_task.arguments[0] not in ("stage", "evict"):
         return ()
@@ -217,7 +217,8 @@ def _mount_parent(path: str) -> Access:
 
 def _runner(view: ModelView, loader_task: LoaderTask) -> Runner:
     """Return the image, labels and security settings for a task's Job. On a node, the Job runs as a user that owns
-    nothing but the model directories, or as root without capabilities if the operator sets UID 0."""
+    nothing but the model directories, as root without capabilities if the operator sets UID 0, or as the user that the
+    cluster assigns."""
     settings = view.world.settings
     user = settings.user(ome(settings).run_as_user)
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "runAsNonRoot": user != 0}
@@ -242,8 +243,8 @@ def _header(view: ModelView) -> tuple[str, ...]:
 
 
 def _guard(view: ModelView, stored: Stored) -> tuple[str, ...]:
-    """Return the loader options that restrict the addresses of the source. Empty if no author can choose the
-    address."""
+    """Return the loader options that restrict the addresses of the source if authors can choose them, and those that
+    allow the node's identity. Empty for sources that need neither."""
     if stored.scheme not in ("http", "https", "s3"):
         return ()
     return view.world.settings.sources.options(guarded=stored.scheme != "s3" or bool(stored.spec.key))

@@ -47,8 +47,8 @@ class QueueHeads:
         self._most, self._nodes = most, nodes
 
     def in_order(self, node: str, queues: Callable[[], Iterable[str]]) -> Iterator[str]:
-        """Yield all queues, starting with the remembered ones. ``queues`` is called only if the caller needs more than
-        those."""
+        """Yield the remembered queues, which may no longer exist, and then the others among ``queues()``. ``queues`` is
+        called only if the caller needs more than the remembered ones."""
         heads = self._heads.get(node, [])
         yield from heads
         yield from (one for one in queues() if one not in heads)

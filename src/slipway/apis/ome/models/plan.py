@@ -63,7 +63,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(view: ModelView) -> Plan:
-    """Return the plan with the model's child objects. Raise InvalidSpecError if the model cannot be loaded."""
+    """Return the plan with the model's child objects. For a model that lost its directory, return the plan that
+    withdraws it, until nothing remains to be done. Raise InvalidSpecError if the model cannot be loaded."""
     if withdrawn := _plan_withdrawal(view):
         return withdrawn
     stored, done = view.valid(), plan_nodes(view)
@@ -102,8 +103,8 @@ def _build_plan(view: ModelView, node_plans: Sequence[NodePlan]) -> Plan:
 
 
 def _build_volumes(view: ModelView, node_plans: Sequence[NodePlan]) -> Iterator[Object]:
-    """Yield the volume for each claim whose directory the model has on any node. The claims of a deleted model keep
-    their volumes, because pods may still use them."""
+    """Yield the volume for each claim whose directory is in the model's record on any node, unless the existing volume
+    is unusable. The claims of a deleted model keep their volumes, because pods may still use them."""
     recorded = {path for one in node_plans if one.record for path in one.record.readable_paths}
     there = {key(one).name: one for one in view.volumes}
     for one in view.claims:
@@ -112,8 +113,8 @@ def _build_volumes(view: ModelView, node_plans: Sequence[NodePlan]) -> Iterator[
 
 
 def _find_discarded_claims(view: ModelView) -> tuple[Reference, ...]:
-    """Return the claims to delete: all claims if the model is deleted or has lost its directory, otherwise the claims
-    for former directories that no pod reads. Kubernetes keeps a deleted claim as long as a pod uses the claim."""
+    """Return the claims to delete: all claims if the model is being deleted or is rejected, otherwise the claims for
+    former directories that no pod reads. Kubernetes keeps a deleted claim as long as a pod uses the claim."""
     stays = isinstance(view.stored, Stored) and not view.is_deleted
     going = (
         one for one in view.claims if not stays or not (_is_current_folder(view, one.path) or view.is_read(one.path))
@@ -287,8 +288,9 @@ def _plan_removal(view: ModelView, node: Node) -> NodePlan:
 
 
 def _plan_eviction(view: ModelView, node: Node, path: str) -> NodePlan | None:
-    """Return the plan that removes a directory from a node, or None if the directory is already removed or stays on the
-    node."""
+    """Return the plan that removes a directory from a node, or None if nothing remains to be done: the directory is
+    removed, stays on the node, or the model's deletion has reached its time limit. While pods may use the directory,
+    the plan only has the stage ``in use``."""
     world = view.world
     root = storage.root_of(path, world.settings)
     if (

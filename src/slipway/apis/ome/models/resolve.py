@@ -58,7 +58,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     label: str
     """The model's node label."""
     nodes: tuple[Node, ...]
-    """Nodes that should have the model, have a record of the model, or run one of its Jobs."""
+    """Nodes that should have the model, have a label or a record of it, or run one of its Jobs, sorted by name."""
     claims: tuple[ModelClaim, ...] = ()
     """Claims with the model's mark. A claim has an empty path if it is not for a directory that the model has, had or
     could have."""
@@ -74,7 +74,8 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def jobs(self) -> list[Object]:
-        """The model's Jobs on nodes. Jobs in other namespaces are ignored, because authors may forge them."""
+        """The model's Jobs in ``job_namespace``. Jobs in other namespaces are ignored, because authors may forge
+        them."""
         children = self.world.children.items()
         return [job for (kind, name), job in children if kind == JOB and name.namespace == self.job_namespace]
 
@@ -88,7 +89,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def volumes(self) -> list[Object]:
-        """The PersistentVolumes with which pods of services read the model's directories."""
+        """The PersistentVolumes with which pods read the model's directories."""
         return [one for (kind, _name), one in self.world.children.items() if kind == PERSISTENT_VOLUME]
 
     @property
@@ -301,9 +302,10 @@ def _enqueue_models_of_reader(kind: Kind) -> Enqueue:
 
 
 def _enqueue_models_of_node(kind: Kind, settings: Settings) -> Enqueue:
-    """Return a function that enqueues the models of a kind that a change of a node affects. A change of the node's
-    placement labels affects the models that the node should have or has. A change of records affects the models of
-    these records, and the models that may load next on the node."""
+    """Return a function that enqueues the models of a kind that a change of a node affects. A new, deleted or rebooted
+    node, and a change of its readiness or of labels that do not describe models, affect the models that the node should
+    have or has. A change of the labels or records of models affects these models, and the models that may load next on
+    the node."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         changed = nodes.difference(change.old, change.new, names.NODE_LABEL)

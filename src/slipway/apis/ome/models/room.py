@@ -57,8 +57,8 @@ class Room:
 
 
 def space_of(mark: str) -> str:
-    """Return the prefix that the marks of a namespace's BaseModels share: the namespace, or a digest of a long one.
-    Return an empty string for other kinds of models."""
+    """Return the namespace at the beginning of a BaseModel's mark. In marks of long names, a long namespace is a
+    digest, so such a namespace has two results. Return an empty string for other kinds of models."""
     space, _dot, rest = mark.partition(".")
     return space if rest.startswith(f"{_BASE_MODEL}.") else ""
 

@@ -216,7 +216,8 @@ def _explain_full(view: ModelView, full: Sequence[NodePlan]) -> list[str]:
 
 
 def _list_nodes(node_plans: Sequence[NodePlan]) -> str:
-    """Return the names of the first few nodes and the number of the others, as text for messages."""
+    """Return the names of the first few nodes and the number of the others, as text for messages: ``the nodes`` if
+    there are none."""
     names = [one.node.name for one in node_plans]
     if not names:
         return "the nodes"

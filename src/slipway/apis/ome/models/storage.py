@@ -58,7 +58,8 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     scheme: str
     spec: StorageSpec
     path: str
-    """Path of the files in containers. It is also their directory on nodes, unless the files are on a claim."""
+    """Path of the files in containers. It is also their directory on nodes, unless the files are on a claim. Empty for
+    the scheme ``vendor`` without a path."""
     url: str = ""
     """URL from which the loader downloads the files. Empty if nothing is downloaded."""
     region: str = ""
@@ -144,7 +145,7 @@ def mount_of(model: Object, settings: Settings, stored: Stored | None = None) ->
 
 def use_of(path: str) -> str:
     """Return the text for a node directory in the annotation ``slipway.inference/uses``, with which pods declare that
-    they read the directory. The annotation separates several texts by spaces."""
+    they read the directory. In the annotation, spaces separate the directories."""
     return f"{USED}{hashlib.sha256(path.encode()).hexdigest()[:16]}"
 
 
@@ -164,8 +165,8 @@ def root_of(path: str, settings: Settings) -> str:
 
 def is_placed(path: str, namespace: str, settings: Settings) -> bool:
     """Whether models of a namespace may use a node directory. It must be below the namespace's own directory, or below
-    a directory that all namespaces share, and must not contain one of the operator's directories. Always True for the
-    empty namespace of cluster-scoped models."""
+    a directory that all namespaces share, and must neither be nor contain one of the operator's directories. Always
+    True for the empty namespace of cluster-scoped models."""
     if not namespace:
         return True
     own, root = ome(settings), root_of(path, settings)
@@ -205,7 +206,8 @@ class _Cached(NamedTuple):
 
 
 class Cache:
-    """Cache of the parsed storage of models. The least recently used entries are evicted first."""
+    """Cache of the parsed storage of models. ``most``: maximum memory of all entries in bytes, estimated. The least
+    recently used entries are evicted first."""
 
     def __init__(self, most: int = MOST_CACHED) -> None:
         self._entries: OrderedDict[tuple[Key, str, Container[str]], _Cached] = OrderedDict()
@@ -312,8 +314,9 @@ def _parse_source(stored: Stored, rest: str, model: Object, settings: Settings, 
 
 
 def _default_path(folder: str, namespace: str, settings: Settings, allowed: Container[str]) -> str:
-    """Return the directory of a model without a path, below its namespace's own directory. If ``allowed`` contains the
-    directory that earlier versions used, return that directory instead."""
+    """Return the directory of a model without a path: for a cluster-scoped model, or if ``allowed`` contains it, the
+    directory ``folder`` of the first root, which earlier versions used for all models. Otherwise, return ``folder`` in
+    the namespace's own directory."""
     root = _first_root(settings)
     former = f"{root}/{folder}"
     return former if not namespace or former in allowed else f"{_own_folder(root, namespace)}/{folder}"

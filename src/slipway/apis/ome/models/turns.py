@@ -65,7 +65,8 @@ class Desired(NamedTuple):
     record: Record | None
 
     def lacks_room(self, model: Object, node: Node) -> bool:
-        """Whether the node has no space for the record, or for another directory in the existing record."""
+        """Whether the node has no space for the record, or for another directory in the existing record. Always False
+        for a cluster-scoped model."""
         path = self.stored.path if self.stored.url else ""
         grows = self.record is None or (bool(path) and self.record.path != path)
         return grows and bool(key(model).namespace) and ROOM.is_full(node, nodes.mark(storage.node_label(model)))
@@ -169,7 +170,7 @@ def job_indexes(settings: Settings) -> dict[str, IndexFunction]:
 
 
 def _node_of(job: Object) -> str:
-    """Return the node onto which a Job loads files, or an empty string if the Job is not a load."""
+    """Return the node on which a Job loads or inspects a model's files, or an empty string for other Jobs."""
     node, brings = nodes.node_of(job), arguments_of(job)[1:2] in (["stage"], ["inspect"])
     return node if brings and "/" not in node else ""
 
@@ -260,7 +261,7 @@ def _loads(listers: Listers, node: Node, now: float) -> Counter[str]:
 
 
 def _has_job(listers: Listers, node: Node, model: Object) -> bool:
-    """Whether a Job, possibly an ended one, exists for loading a model onto a node."""
+    """Whether a Job, possibly an ended one, exists for loading or inspecting a model on a node."""
     return listers.count(JOB, PINNED, _place(node.name, uid(model))) > 0
 
 
@@ -281,7 +282,8 @@ def _is_folder_busy(world: World, node_loads: NodeLoads, model: Object, path: st
 def _find_waiting(
     listers: Listers, settings: Settings, node: Node, namespace: str, now: float
 ) -> Iterator[tuple[Object, Desired]]:
-    """Yield the models of a queue that a node should have but lacks, and that no Job loads, oldest first."""
+    """Yield the models of a queue that a node should have but lacks, for whose record it has space, and that no Job
+    loads. The order is that of :func:`_find_oldest`."""
     for model in _find_oldest(listers, namespace, now):
         desired = desired_of(model, node, settings)
         if desired and not desired.lacks_room(model, node) and not _has_job(listers, node, model):

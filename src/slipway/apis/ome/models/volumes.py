@@ -47,7 +47,8 @@ MODES = ["ReadOnlyMany"]
 
 
 class ModelClaim(msgspec.Struct, frozen=True):
-    """A claim, and the model directory that pods read through the claim."""
+    """A claim, and the model directory that pods read through the claim. The path is empty if they must not read any,
+    see :func:`find_claims`."""
 
     path: str
     claim: Object
@@ -159,8 +160,9 @@ def by_model(claim: Object) -> Iterable[str]:
 
 
 def find_claims(claims: Iterable[Object], model: Object, paths: Collection[str]) -> tuple[ModelClaim, ...]:
-    """Return the given claims with their directories, which are among ``paths``. A claim has an empty path if its
-    namespace may not use the model, or if it was created for an earlier model with the same name."""
+    """Return the given claims with their directories, which are among ``paths``. A claim has an empty path if it is for
+    another directory, if its namespace may not use the model, or if it was created for an earlier model with the same
+    name."""
     result = list[ModelClaim]()
     for one in claims:
         namespace, name = key(one)
@@ -193,7 +195,7 @@ def build_claims(resource: Object, mounts: Iterable[Mount], workloads: Iterable[
 
 def enqueue_users_of_claim(change: Change, listers: Listers, kind: Kind) -> Iterable[Key]:
     """Return the resources of a kind that may need a claim again after the claim was deleted, or was created by another
-    client. The kind must have the index NAMESPACE."""
+    client. The kind must have the index NAMESPACE. Empty for claims that are not for models, and for other changes."""
     if (change.old and change.new) or not change.key.name.startswith(PREFIX):
         return ()
     return [key(one) for one in listers.list(kind, NAMESPACE, change.key.namespace)]

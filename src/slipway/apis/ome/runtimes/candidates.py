@@ -32,8 +32,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str = ""
     quantization: str = ""
     diffusion: Mapping[str, Any] | None = None
-    """The required diffusion pipeline, in the form of a model's spec. Empty parts match any pipeline. None if the entry
-    requires no pipeline."""
+    """The required diffusion pipeline, in the form of a model's spec. Parts that are None match any pipeline, and empty
+    fields of a part match any value. None if the entry requires no pipeline."""
     auto_select: bool | None = None
     """Whether the entry takes part in automatic selection. None means that it does so only if another entry of the
     runtime has True."""
@@ -53,8 +53,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     reference: Reference
     entries: tuple[Entry, ...]
-    """The runtime's entries. Entries that are excluded from automatic selection come last, and otherwise entries with
-    higher scores come first."""
+    """The runtime's entries that name a format. Entries that are excluded from automatic selection come last, and
+    otherwise entries with higher scores come first."""
     smallest: int | None
     """Minimum number of parameters of a model, or None for no limit. ``largest`` is the maximum in the same form."""
     largest: int | None
@@ -67,7 +67,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_selectable(self) -> bool:
-        """Whether any entry allows automatic selection."""
+        """Whether any entry explicitly takes part in automatic selection."""
         return any(entry.auto_select for entry in self.entries)
 
 
@@ -127,7 +127,7 @@ def candidate(runtime: Object) -> Candidate | InvalidRuntime:
 
 def parse_size(text: str) -> int:
     """Parse a model size such as ``7B``, ``1.5b``, ``350M``, ``20K`` or ``1000``, and return the number of parameters.
-    Raise ValueError for other texts."""
+    Raise ValueError for any other string."""
     match = SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:32]!r} is not a size such as 7B or 350M")
@@ -135,8 +135,8 @@ def parse_size(text: str) -> int:
 
 
 def covers(entry: Mapping[str, Any], pipeline: Mapping[str, Any] | None) -> bool:
-    """Whether a model's diffusion pipeline has every part that an entry requires. Always False if the model has no
-    pipeline."""
+    """Whether a model's diffusion pipeline has every part that an entry requires, with the required values. Always
+    False if the model has no pipeline."""
     if pipeline is None:
         return False
     for name, requirement in entry.items():

@@ -39,8 +39,8 @@ class Matcher:
             self.size_fault = str(error)
 
     def match(self, candidate: Candidate) -> Match:
-        """Compare a runtime with the model. If the runtime's formats do not match the model at all, size, accelerator
-        classes and automatic selection are not compared."""
+        """Compare a runtime with the model. If no entry has the model's format, framework, architecture and diffusion
+        pipeline, the score is 0, and nothing else is compared."""
         gaps, closest = NO_ENTRY, None
         for entry in candidate.entries:
             entry_gaps = self._gaps(entry)
@@ -91,8 +91,8 @@ class Matcher:
 
     def order(self, match: Match) -> tuple[Any, ...]:
         """Return the sort key of a runtime that fits, best runtime first. As in OME, namespaced runtimes come first,
-        then runtimes with a higher score, and then runtimes whose size limits are closer to the model's size. The
-        distance to a missing limit counts as 0."""
+        then runtimes with a higher score, then runtimes whose size limits are closer to the model's size, and then the
+        names. The distance to a missing limit counts as 0."""
         one, size = match.candidate, self.size
         bounds = [bound for bound in (one.smallest, one.largest) if size is not None and bound is not None]
         distance = sum(abs(bound - (size or 0)) for bound in bounds)

@@ -58,9 +58,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     ranked: tuple[RuntimeChoice, ...] = ()
     """All runtimes that fit, best first. Empty if the service names its runtime, or if no runtime fits."""
     excluded: tuple[Excluded, ...] = ()
-    """The MOST_EXCLUDED runtimes that come closest to fitting, closest first. Empty if a runtime fits."""
+    """Up to MOST_EXCLUDED runtimes: those that come closest to fitting, closest first, and then invalid ones. Empty
+    unless the reason of ``fault`` is NoRuntime."""
     excluded_count: int = 0
-    """Number of all runtimes if none fits, otherwise 0."""
+    """Number of all runtimes if the reason of ``fault`` is NoRuntime, otherwise 0."""
     better: RuntimeChoice | None = None
     """The runtime that a new service would get, if it fits better than the runtime in use. Otherwise None."""
     fault: InvalidSpecError | None = None
@@ -82,10 +83,11 @@ def select(
 ) -> Selection:
     """Select the runtime for a model among the runtimes of a namespace and of the cluster.
 
-    ``requested``: the runtime that the service names. It is used even if it does not fit. The name is looked up in the
-    namespace and then in the cluster, and the kind is ignored, because authors rarely change the default kind on
-    purpose. ``current``: the runtime that already serves the model. It is kept as long as it fits.
-    ``required_classes``: the accelerator classes that the service requests.
+    ``requested``: the runtime that the service names. It is used even if it does not fit, unless it is invalid or
+    disabled. The name is looked up in the namespace and then in the cluster, and the kind is ignored, because authors
+    rarely change the default kind on purpose. ``current``: the runtime that already serves the model. It is kept as
+    long as it fits, even if it is no longer for automatic selection, and as long as it is enabled while the model's
+    format is unknown. ``required_classes``: the accelerator classes that the service requests.
 
     ``model.parameter_size`` is the size as OME counts it: the number of values stored in the files. A quantized model
     has more parameters, ``model.parameters``. If no runtime fits the stored values, a runtime that fits the parameters
@@ -163,8 +165,8 @@ def required_classes(service: Object) -> frozenset[str]:
 
 
 def runtime_status(selection: Selection) -> Object | None:
-    """Return ``status.runtime`` of a service: the chosen runtime, the origin of the choice, and the next two best
-    runtimes. Return None if no runtime is chosen."""
+    """Return ``status.runtime`` of a service: the chosen runtime, the origin of the choice, the next two best runtimes
+    and, if any, a better one. Return None if no runtime is chosen."""
     chosen = selection.chosen
     if chosen is None:
         return None

@@ -20,8 +20,8 @@ VERSION = re.compile(
     re.ASCII,
 )
 LONGEST = 256
-"""Maximum number of characters in two compared versions. Longer versions never match, so that authors cannot fill the
-cache with long texts."""
+"""Maximum number of characters in two compared versions together. Longer versions never match, so that authors cannot
+fill the cache with long texts."""
 EQUAL, GREATER, GREATER_OR_EQUAL = "Equal", "GreaterThan", "GreaterThanOrEqual"
 
 
@@ -50,7 +50,7 @@ class Version(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Version:
-    """Parse a version such as ``v1.0.0``. Raise ValueError for other texts."""
+    """Parse a version such as ``v1.0.0``. Raise ValueError for any other string."""
     match = VERSION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:64]!r} is not a version such as 1.0.0")
@@ -67,12 +67,14 @@ def parse(text: str) -> Version:
 
 
 def agrees(runtime: str | None, model: str | None, operator: str = EQUAL) -> bool:
-    """Whether a runtime declared for version ``runtime`` accepts a model of version ``model``. None means that no
-    version is specified.
+    """Whether a runtime declared for version ``runtime`` accepts a model of version ``model``. None or an empty string
+    means that no version is specified, which only matches another unspecified version.
 
     The operator applies from the runtime's side: with GreaterThan, the runtime's version must be greater than the
-    model's. Only releases with the same prefix and the same number of components can be greater. All other versions
-    must be equal, and with an unknown operator all versions must be equal. An invalid version matches no version.
+    model's. With GreaterThan and GreaterThanOrEqual, two releases only match if they have the same prefix and the same
+    number of components, and a development release, pre-release or build only matches an equal version. With any other
+    operator, versions must be equal. Equal versions may differ in prefix and number of components. An invalid version
+    matches no version.
     """
     if not runtime or not model:
         return not runtime and not model

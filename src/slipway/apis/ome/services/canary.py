@@ -29,7 +29,8 @@ class Revision(msgspec.Struct, frozen=True):
     """The observed revision of a Deployment."""
 
     digest: str
-    """Digest of the Deployment's pod template. See :data:`slipway.serving.containers.diagnosis.TEMPLATE`."""
+    """Digest of the Deployment's pod template. Empty if the template has none. See
+    :data:`slipway.serving.containers.diagnosis.TEMPLATE`."""
     complete: bool
     """Whether all replicas run the revision and are ready."""
     replicas: int = 1
@@ -70,7 +71,7 @@ class Split(msgspec.Struct, frozen=True):
         return tuple((digest, percent) for digest, percent in both if percent)
 
     def targets(self, service: str) -> tuple[Target, ...]:
-        """Return the targets of the stable Service's route, or an empty tuple if the canary gets no requests.
+        """Return the targets of the InferenceService's route, or an empty tuple if the canary gets no requests.
         ``service`` is the name of the canary's Service."""
         return (Target(weight=ALL - self.share), Target(service, self.share)) if self.share else ()
 
@@ -86,7 +87,8 @@ def revision(deployment: Object | None) -> Revision | None:
 
 def decide(desired: str, percent: int | None, stable: Revision | None, canary: Revision | None) -> Split:
     """Return the desired state of the two Deployments. ``desired`` is the pod template digest of the latest spec.
-    ``percent`` is the requested share of the canary; both None and 100 mean a rollout.
+    ``percent`` is the requested share of the canary; both None and 100 mean a rollout. ``stable`` and ``canary`` are
+    the observed revisions, or None for a Deployment that does not exist.
 
     The first spec of a service gets no canary, because no other Deployment could serve the remaining requests. If the
     spec is changed back to that of the stable Deployment, the canary is deleted at once.

@@ -61,8 +61,9 @@ def address_of(resource: Object, port: int, name: str = "") -> Object:
 
 
 def component_fields(view: ServiceView, service: Service | None, one: ComponentState) -> Object:
-    """Return ``status.components.<name>``: the component's revisions, named after the digests of their pod templates,
-    and their shares of the requests."""
+    """Return ``status.components.<name>``: the component's address, its revisions, named after the digests of their pod
+    templates, and their shares of the requests. There is no address if ``service`` is None because the spec is invalid,
+    and only the revisions of the previous status if there is no workload."""
     resource, own = view.world.resource, names.component_name(key(view.world.resource).name, one.name)
     tried = view.world.child(DEPLOYMENT, service_rollout.canary_name(key(resource).name, one.name))
     before = ((resource.get("status") or {}).get("components") or {}).get(one.name) or {}
@@ -116,7 +117,7 @@ def _states(transition: str, active: str, target: str) -> Object:
 
 
 def _failing(loading: Sequence[ComponentState]) -> int:
-    """Return the number of pods in which a container ended and did not become ready again."""
+    """Return the number of pods that are not ready and in which a container has ended."""
     return sum(bool(_ended(pod)) and not is_ready(pod) for one in loading for pod in one.pods)
 
 

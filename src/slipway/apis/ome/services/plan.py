@@ -88,8 +88,8 @@ def _build_routed_service(component_rollout: ComponentRollout, service: Service)
 
 
 def _build_network_policies(component_rollout: ComponentRollout, service: Service, world: World) -> tuple[Object, ...]:
-    """Build the NetworkPolicies that allow traffic between the service's pods, and from clients to the component that
-    receives requests."""
+    """Build the NetworkPolicy that allows traffic between the service's pods, and from clients to the port of the
+    component that receives requests. Empty if the settings do not enable NetworkPolicies for models."""
     whole = {names.SERVICE_LABEL: service.name}
     return network.among(service.name, service.namespace, whole, component_rollout.part.port, world.settings)
 
@@ -124,15 +124,16 @@ def _operator_workloads(view: ServiceView, service: Service) -> dict[str, Object
 
 
 def _operator_queries(view: ServiceView, service: Service) -> dict[str, Object]:
-    """Return the ScaledObjects, by name, that the operator's runtime alone would create."""
+    """Return the ScaledObjects, by name, that the operator's runtime alone would create for a service that requests
+    KEDA."""
     objects = _build_operator_objects(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
     return {one["metadata"]["name"]: one for one in objects if one["kind"] == SCALED_OBJECT.kind}
 
 
 def _build_operator_objects(view: ServiceView, service: Service, **metadata: Object) -> tuple[Object, ...]:
-    """Build the objects that the operator's runtime would create for a service whose author sets nothing but
-    ``metadata``. Return an empty tuple if the runtime does not belong to the operator, or cannot run an engine
-    alone."""
+    """Build the objects that the operator's runtime would create for a service whose author sets only the model, the
+    runtime and ``metadata``. Return an empty tuple if the runtime does not belong to the operator, or cannot run an
+    engine alone."""
     if service.runtime is None or service.runtime["metadata"].get("namespace"):
         return ()
     plain = {name: service.resource["metadata"][name] for name in ("name", "namespace", "uid")}
@@ -144,7 +145,7 @@ def _build_operator_objects(view: ServiceView, service: Service, **metadata: Obj
 
 def scaling_of(view: ServiceView) -> Scaling | None:
     """Return the parameters with which Slipway's autoscaler scales one component by requests, or None if no component
-    scales by requests."""
+    scales by requests or the service cannot be served."""
     service = view.service
     if isinstance(service, InvalidSpecError) or service.by_requests is None or service.routed is None:
         return None
@@ -222,7 +223,7 @@ def _build_deployment(component_rollout: ComponentRollout, rollout: Rollout) -> 
 
 
 def _build_canary(component_rollout: ComponentRollout, service: Service) -> list[Object]:
-    """Build the canary's Deployment, with its share of the replicas, and its Service."""
+    """Build the canary's Deployment, with its share of the replicas but at least one, and its Service."""
     name, running = (
         canary_name(service.name, component_rollout.part.component.name),
         (component_rollout.observed or {"spec": {}})["spec"].get("replicas", 1),
@@ -279,7 +280,8 @@ def _build_scalers(
 
 def _build_account(service: Service, part: Part) -> list[Object]:
     """Build the service account and the rights with which a router lists the pods of its engines. An account chosen by
-    the author gets the same rights, except the ``default`` account, which any pod of the namespace can use."""
+    the author gets the same rights, except the ``default`` account, which any pod of the namespace can use. Empty for
+    components other than a router."""
     account = router_account(part.component.pod, service.name)
     if part.component.name != "router" or account == DEFAULT_ACCOUNT:
         return []
@@ -290,7 +292,8 @@ def _build_account(service: Service, part: Part) -> list[Object]:
 
 
 def _build_wake_rights(service: Service, settings: Settings) -> list[Object]:
-    """Build the Role that lets the gateway scale the one workload that it wakes, and the RoleBinding for the Role."""
+    """Build the Role that lets the gateway scale the one workload that it wakes, and the RoleBinding for the Role.
+    Empty if no component scales by requests."""
     by = service.by_requests
     if by is None:
         return []
@@ -328,8 +331,8 @@ def _build_service(
 
 
 def _with_exposure(manifest: Object, annotations: Mapping[str, str]) -> Object:
-    """Return the Service with the type and the load balancer address from the annotations. Raise InvalidSpecError for
-    an unsupported type."""
+    """Return the Service with the type from the annotations and, for the type LoadBalancer, their load balancer
+    address. Raise InvalidSpecError for an unsupported type."""
     kind, address = annotations.get(names.SERVICE_TYPE, "ClusterIP"), annotations.get(names.LOAD_BALANCER_IP)
     if kind not in SERVICE_TYPES:
         text = f"{names.SERVICE_TYPE}: {kind[:32]!r} is not one of {', '.join(SERVICE_TYPES)}"

@@ -1,7 +1,7 @@
 """Resolve: a single pass that parses and checks an InferenceService with its model, runtime and components. Pure.
 
 Model and runtime are looked up in the namespace first, and then in the cluster. The kinds in the references are
-ignored, because authors rarely change the default kind on purpose.
+ignored, except FineTunedWeight, because authors rarely change the default kind on purpose.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def _spec(resource: Object) -> InferenceServiceSpec:
 
 
 def mode_of(resource: Object) -> str:
-    """Return the deployment mode that the engine or the service requests, or an empty string if none is set."""
+    """Return the deployment mode in the annotations of the engine or else of the service, or an empty string if none is
+    set."""
     engine = (resource["spec"].get("engine") or {}).get("annotations") or {}
     return engine.get(names.MODE) or annotations_of(resource).get(names.MODE) or ""
 
@@ -119,7 +120,8 @@ def _refuse_unserved(resource: Object, spec: InferenceServiceSpec) -> None:
 
 def _models(world: World, spec: InferenceServiceSpec) -> tuple[Object | None, tuple[Object, ...]]:
     """Return the base model and the FineTunedWeights of the service, or None and an empty tuple if the service has no
-    model. Raise InvalidSpecError if a model or its weights are missing, disabled or do not match."""
+    model. Raise InvalidSpecError if the model is missing or disabled, or if weights are missing, are for another base
+    model, or are too many."""
     if spec.model is None:
         return None, ()
     namespace, base_name, weights = key(world.resource).namespace, spec.model.name, spec.model.fine_tuned_weights
@@ -160,9 +162,10 @@ def _find_first(world: World, places: Sequence[Reference]) -> Object | None:
 def _select_runtime(
     world: World, resource: Object, spec: InferenceServiceSpec, model: Object | None
 ) -> Selection | None:
-    """Return the result of the runtime selection. Return None if no runtime is needed: each component defines a
-    command, or has an image and no runtime matches. Raise InvalidSpecError if the service has neither a model nor a
-    runtime nor images."""
+    """Return the result of the runtime selection. Return None if the service names no runtime and needs none: each of
+    its main containers has an image, and each has a command or arguments as well, or there is no model, or no runtime
+    matches. Raise InvalidSpecError if the service has neither a model nor a runtime nor images, or if the model's spec
+    is invalid."""
     namespace, runners = key(resource).namespace, list(_runners(resource["spec"]))
     images = all(one.get("image") for one in runners)
     if spec.runtime is None and images and all(one.get("command") or one.get("args") for one in runners):

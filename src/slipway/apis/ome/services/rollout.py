@@ -18,7 +18,8 @@ from slipway.serving.pods.server import failure_window_seconds
 from slipway.serving.pods.workload import digest
 
 APP = "app"
-"""Label of pods. The value is the name of the component's workload, or of its canary."""
+"""Label of pods. The value is the name of the component's Service or, for pods of the canary, of the canary's
+Service."""
 START_SECONDS = 600
 """Seconds that a container may take to start if it has no startup probe."""
 INTERNAL = "slipway.inference/"
@@ -39,8 +40,8 @@ class ComponentRollout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def selector(self) -> dict[str, str]:
-        """Pod selector of the component's Deployment. It is the selector of the original OME, so that existing
-        Deployments can be adopted."""
+        """Labels that select the pods of the component's workload, but not those of its canary. It is the selector of
+        the original OME, so that existing Deployments can be adopted."""
         return {APP: self.part.name}
 
     @property
@@ -50,7 +51,7 @@ class ComponentRollout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of the component's objects and pods."""
+        """Labels of the component's objects: the labels of its pods except those with the prefix INTERNAL."""
         pod_labels = self.template["metadata"].get("labels") or {}
         return {name: value for name, value in pod_labels.items() if not name.startswith(INTERNAL)}
 
@@ -78,9 +79,9 @@ def resolve_rollout(world: World, service: Service, part: Part) -> ComponentRoll
 
 
 def _without_startup_limit(component: Component, service: Service) -> Component:
-    """Return the component without the router's startup probe if its engines may be scaled to zero. The probe fails
-    while there are no engines. The kubelet would then restart the router at growing intervals, and the router would
-    become ready minutes after its engines."""
+    """Return the component without the router's startup probe if its engines may be scaled to zero, and the probe sends
+    the same HTTP request as the readiness probe. The startup probe fails while there are no engines. The kubelet would
+    then restart the router at growing intervals, and the router would become ready minutes after its engines."""
     main = overlay.runner(component.pod)
     asleep = any(part.scaler.lowest == 0 for part in service.parts if part.component.name != "router")
     probes = [(main.get(name) or {}).get("httpGet") for name in ("startupProbe", "readinessProbe")]
@@ -97,6 +98,6 @@ def canary_name(service: str, component: str) -> str:
 
 
 def startup_seconds(runner: Object) -> int:
-    """Return the number of seconds that a container may take to start."""
+    """Return the number of seconds that a container may take to start: START_SECONDS without a startup probe."""
     probe = runner.get("startupProbe")
     return failure_window_seconds(probe) if probe else START_SECONDS

@@ -128,7 +128,7 @@ def _pods(view: ServiceView, name: str) -> list[Object]:
 
 
 def _observe_canary(view: ServiceView, service: Service | None) -> list[ComponentState]:
-    """Return a list with the state of the canary, or an empty list if the service has no canary."""
+    """Return a list with the state of the canary, or an empty list if the service has no canary or cannot be served."""
     part = service.routed if service else None
     name = service_rollout.canary_name(service.name, part.component.name) if service and part else ""
     workload = view.world.child(DEPLOYMENT, name)
@@ -162,8 +162,8 @@ def _without_consequences(
 
 
 def _pending(service: Service | None) -> Pending | None:
-    """Return the reason why pods cannot be scheduled: no node has the files of a model. Return None if each model is
-    ready on some node."""
+    """Return the reason why pods cannot start yet: a model or weights of the service are not Ready. Return None if all
+    are Ready, or if ``service`` is None."""
     models = (*([service.model] if service.model else []), *service.weights) if service else ()
     unready = next((one for one in models if (one.get("status") or {}).get("state") != names.READY), None)
     if unready is None:

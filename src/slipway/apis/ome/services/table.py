@@ -51,7 +51,7 @@ OWNED = (
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
     """Return the watches for InferenceServices: their child objects, and the runtimes, models, claims and nodes that
-    affect them."""
+    they read."""
     kind, runtime = names.INFERENCE_SERVICE, service_watches.enqueue_services_of_runtime
     indexes = {
         REFERENCES: by_reference(service_watches.references),

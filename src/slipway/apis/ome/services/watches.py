@@ -38,7 +38,7 @@ def references(resource: Object) -> tuple[Reference, ...]:
 
 
 def by_choice(resource: Object) -> Iterable[str]:
-    """Return the values of a service in the index :data:`CHOOSES`."""
+    """Return the values of a service in the index :data:`CHOOSES`. Empty for a service that names a runtime."""
     named = name_of(predictor.migrated(resource)["spec"].get("runtime"))
     return () if named else ("", key(resource).namespace)
 
