@@ -1,8 +1,8 @@
 """The gateway's own error responses, in OpenAI's format, or in Anthropic's format on the paths of Anthropic's API.
 
-The messages in this module contain no text from the user, because HAProxy cannot escape it reliably. Lua can, so
-``unknown_model.lua`` writes messages that name a model. Lua also selects the format when an error occurs, so that
-successful requests cost nothing.
+The constants in this module contain no text from the user, because HAProxy cannot escape it reliably. Python and Lua
+can, so ``not_ready`` and ``unknown_model.lua`` write messages that name a model. Lua also selects the format when an
+error occurs, so that successful requests cost nothing.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class ErrorResponse(NamedTuple):
     retry_after: int = 0
 
     def body(self) -> str:
-        """Return OpenAI's error object as ASCII JSON, which needs no escaping in HAProxy's quotes."""
+        """Return the response body in OpenAI's format, as ASCII JSON."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return json.dumps({"error": error}, ensure_ascii=True)
 
     def anthropic(self) -> str:
-        """Return Anthropic's error object as JSON without its end. Lua appends the value of the last key, which is the
-        ID of the request, and the closing brace."""
+        """Return the response body in Anthropic's format, as JSON without its end. Lua appends the value of the last
+        key, which is the ID of the request, and the closing brace."""
         error = {"type": ANTHROPIC_TYPES.get(self.status, "api_error"), "message": self.message, "code": self.code}
         text = json.dumps({"type": "error", "error": error, "request_id": None}, ensure_ascii=True)
         return text.removesuffix("null}")
@@ -211,7 +211,8 @@ LIMITS = {
         _DAY,
     ),
 }
-"""Name of a limit in ``limits.lua`` -> the error of a request that exceeds it."""
+"""Name of a limit in ``limits.lua`` -> the error of a request that exceeds it. The suffix ``_reserved`` means that
+other gateway pods have reserved the rest of the limit."""
 
 REFUSALS = {
     "broken": INVALID_JSON,
@@ -286,7 +287,8 @@ REASONS = {
 
 
 def error_file(error: ErrorResponse, most_bytes: int) -> str:
-    """Return the complete HTTP response for HAProxy's ``errorfile``. ``most_bytes`` is the maximum body size."""
+    """Return the complete HTTP response for HAProxy's ``errorfile``, in OpenAI's format. ``most_bytes`` is the maximum
+    size of a request body in bytes."""
     body = error.body().replace(MOST_BYTES, str(most_bytes))
     retry = f"retry-after: {error.retry_after}\r\n" if error.retry_after else ""
     return (
@@ -296,13 +298,14 @@ def error_file(error: ErrorResponse, most_bytes: int) -> str:
 
 
 def return_rule(error: ErrorResponse, status: int = 0) -> str:
-    """Return the action of an ``http-request`` rule that responds with ``error``. A ``status`` other than 0 replaces
-    the status of the error."""
+    """Return the action of an ``http-request`` rule that responds with ``error``, which must be in ``FAILURES``. A
+    ``status`` other than 0 replaces the status of the error."""
     return f"return {_reply(error, status or error.status)}"
 
 
 def http_error(error: ErrorResponse) -> str:
-    """Return the line of an HAProxy section that replaces HAProxy's own response of the same status with ``error``."""
+    """Return the line of an HAProxy section that replaces HAProxy's own response of the same status with ``error``,
+    which must be in ``FAILURES``."""
     return f"http-error {_reply(error, error.status)}"
 
 
@@ -313,8 +316,8 @@ def _reply(error: ErrorResponse, status: int) -> str:
 
 
 def not_ready(model: str, before: str, reason: str) -> str:
-    """Return the JSON body of status 503 for a model. ``before`` is the verb of the message, such as ``is rejected``.
-    ``unknown_model.lua`` writes the same body."""
+    """Return the JSON body of status 503 for a model. ``before`` is the verb of the message, such as ``is rejected``,
+    and ``reason`` is one word. ``unknown_model.lua`` writes the same body, but shortens long model IDs."""
     message = f"The model `{model}` {before}: {reason}. See the status of its resource."
     error = {"message": message, "type": SERVER, "param": None, "code": "model_not_ready", "reason": reason}
     return json.dumps({"error": error}, ensure_ascii=True)
@@ -324,7 +327,7 @@ def lua_module(most_bytes: int) -> str:
     """Return the source of the Lua module ``failures``: all ``FAILURES`` in both formats, and the data for other
     errors.
 
-    ``most_bytes`` is the maximum body size.
+    ``most_bytes`` is the maximum size of a request body in bytes.
     """
     entries = "".join(
         f"        {name} = {{status = {error.status}, retry_after = {error.retry_after},"

@@ -40,16 +40,17 @@ log = logging.getLogger(__name__)
 
 _BEAT_SECONDS = 5.0
 _STOP_SECONDS = 20.0
-"""Seconds to wait for HAProxy to stop. When the pod is deleted, HAProxy stops a few seconds after this process
-(preStop). If HAProxy is still running after this time, only this container is being replaced."""
+"""Seconds to wait until HAProxy begins to stop. When the pod is deleted, HAProxy gets its signal a few seconds after
+this process (preStop). If HAProxy is not stopping after this time, only this container is being replaced."""
 Run = Callable[[], Coroutine[Any, Any, None]]
-"""A task that runs until it is cancelled."""
+"""A function that returns the coroutine of a task, which runs until it is cancelled."""
 GetCluster = Callable[[], Cluster]
 """A function that returns the state of the cluster for the page."""
 
 
 def main(argv: list[str]) -> int:
-    """Run the command ``slipway gateway``. Return the exit status."""
+    """Run the command ``slipway gateway`` with the arguments ``argv``. Return the exit status, which is 2 if the
+    settings are invalid or cannot be read."""
     arguments = _arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
@@ -232,7 +233,8 @@ async def _wait_for_signal(work: asyncio.Task[None]) -> None:
 async def _shut_down(reconciler: ReconcileLoop, dataplane: DataPlane, work: asyncio.Task[None]) -> None:
     """Make the gateway unready, reconcile until HAProxy stops, and wait for its last stream.
 
-    If HAProxy does not stop, only this container is being replaced, so the gateway becomes ready again.
+    If HAProxy does not begin to stop within ``_STOP_SECONDS``, only this container is being replaced, so the gateway
+    becomes ready again.
     """
     log.info("No longer ready; waiting for HAProxy to stop")
     reconciler.set_leaving(True)

@@ -48,8 +48,8 @@ def minimum_limit(threads: int, max_body_bytes: int) -> int:
 
 
 def max_buffers(threads: int, max_body_bytes: int, limit: int) -> int:
-    """Return the maximum number of ordinary buffers in use, or 0 for no maximum if ``limit`` is 0. Further requests
-    wait for a free buffer."""
+    """Return the maximum number of ordinary buffers in use. ``limit`` is the memory limit in bytes. If it is 0, return
+    0 for no maximum. Further requests wait for a free buffer."""
     if not limit:
         return 0
     large = large_buffer(max_body_bytes)
@@ -68,8 +68,8 @@ def max_connections(maximum: int, threads: int, max_body_bytes: int, limit: int)
 
 
 def buffer_budget(threads: int, max_body_bytes: int, limit: int) -> int:
-    """Return the maximum total size of the buffers in use, in bytes, with which HAProxy may allocate a large buffer.
-    Return 0 if ``limit`` is 0.
+    """Return the total size in bytes up to which HAProxy may allocate large buffers, counting all buffers in use.
+    ``limit`` is the memory limit in bytes. If it is 0, return 0 for no maximum.
 
     The rest of the memory always remains available to small requests.
     """

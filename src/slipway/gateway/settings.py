@@ -68,19 +68,23 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """The user's settings. Times are in whole seconds, sizes in bytes."""
 
     max_body_bytes: Annotated[int, msgspec.Meta(ge=0, le=268435456)] = AUDIO_BYTES
-    """Maximum size of a request body. Larger requests get status 413. In the file, 0 selects the default, which depends
-    on the memory limit."""
+    """Maximum size of a request body. Larger requests get status 413. In the file, 0 or no value selects the default,
+    which depends on the memory limit."""
     hold_seconds: Natural = 30
-    """Seconds for which a request waits for a model without a ready endpoint before it gets status 503."""
+    """Seconds for which a request waits for a model that has no ready endpoint and is not scaled from zero. The request
+    then gets status 503."""
     hold_requests: Natural = 100
-    """Maximum number of requests that wait for one model. Further requests get status 429."""
+    """Maximum number of requests that wait for one model that is not scaled from zero. If one more arrives, it or a
+    waiting request of a client with more waiting requests gets status 429."""
     wake_seconds: Natural = 600
-    """Seconds for which a request waits for a model that is scaled from zero. The model may have to load its
-    weights."""
+    """Seconds for which a request waits for a model that is scaled from zero, unless the model's route sets a shorter
+    time. The model may have to load its weights."""
     wake_requests: Natural = 1000
-    """Maximum number of requests that wait for one model that is scaled from zero."""
+    """Maximum number of requests that wait for one model that is scaled from zero. Further requests are handled as for
+    ``hold_requests``."""
     hold_bytes: Positive = 268435456
-    """Maximum total size of the bodies of all waiting requests. A request that would exceed it gets status 429."""
+    """Maximum total size of the bodies of all waiting requests. If a request would exceed it, the request or a waiting
+    request of a client with more waiting bytes gets status 429."""
     api_keys_secret: str = ""
     """Name of a Secret in the gateway's namespace, in which each value is an API key. Empty if no key is required."""
     exchange_listen: str = ":8082"
@@ -93,27 +97,29 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     connect_seconds: Positive = 2
     """Timeout for connecting to an engine."""
     stream_idle_seconds: Positive = 1800
-    """Seconds for which an engine may send nothing, before or during its answer."""
+    """Seconds for which an engine may send nothing, before or during its answer. The same timeout applies to
+    clients."""
     drain_seconds: Positive = 600
     """Seconds for which requests may continue after the pod is stopped or a reload replaces the process."""
     threads: Positive = 2
     """Number of HAProxy's threads."""
     max_connections: Annotated[int, msgspec.Meta(ge=LEAST_CONNECTIONS)] = 10000
-    """Maximum number of concurrent client connections. Each needs one open file for the client and one for the
-    engine."""
+    """Maximum number of concurrent client connections. Each needs one open file for the client and one for the engine.
+    HAProxy accepts fewer connections if its memory limit requires it."""
     body_bytes: Positive = 134217728
-    """Maximum total size of all bodies that are being received, as announced. A request that would exceed it gets
-    status 429."""
+    """Maximum total size of all large bodies that are being received, as announced, but at least ``max_body_bytes``. A
+    request that would exceed it waits a few seconds, and then gets status 429."""
     max_connections_per_address: Natural = 8750
-    """Maximum number of concurrent connections and HTTP/2 requests of one source address, or one IPv6 /64. 0 for no
-    limit."""
+    """Maximum number of concurrent connections and HTTP/2 requests of one source address, or one IPv6 /64. The gateway
+    allows at most seven eighths of all connections, even if this number is higher. 0 for no limit."""
     trusted_proxies: tuple[str, ...] = ()
-    """Networks of proxies whose headers ``X-Forwarded-*`` and ``Forwarded`` are trusted. The proxies may open any
-    number of connections. In hops, the gateway counts requests by the client addresses that the proxies report."""
+    """Networks of proxies whose headers ``X-Forwarded-*``, ``X-Real-IP`` and ``Forwarded`` are trusted. The proxies may
+    open any number of connections. In hops, the gateway counts requests by the client addresses that the proxies
+    report."""
     cors_origins: tuple[str, ...] = ()
-    """Origins (``https://host``) whose web pages may read answers in a browser."""
+    """Origins, such as ``https://host``, whose web pages may read answers and open WebSockets in a browser."""
     memory_bytes: Natural = 0
-    """HAProxy's memory limit (its option ``-m``); 0 if it is unknown."""
+    """HAProxy's memory limit, which its option ``-m`` sets; 0 if it is unknown."""
     count_tokens: bool = False
     """Whether to count the tokens of answers, by model and key. Counting costs CPU time for each event of a stream."""
     run_directory: str = "/run/gateway"
@@ -122,7 +128,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Public address of HAProxy, ``[host]:port``. Without a host, HAProxy listens on every IPv4 address, and on every
     IPv6 address if the kernel supports IPv6."""
     control_listen: str = ":8081"
-    """Address at which the control process serves metrics and health."""
+    """Address at which the control process serves metrics, health and numbers of requests, ``[host]:port``."""
     routed_namespaces: str = ""
     """Label selector of the namespaces whose Services are served. Empty for all namespaces."""
     id_owners: dict[str, str] = {}
@@ -147,7 +153,11 @@ class InvalidSettingsError(ValueError):
 
 
 def load_settings(path: Path) -> Settings:
-    """Read the settings file. Raise InvalidSettingsError if it is invalid, and OSError if it cannot be read."""
+    """Read the settings file. Raise InvalidSettingsError if it is invalid, and OSError if it cannot be read.
+
+    A missing maximum body size gets its default. If ``listen`` has no host and the kernel does not support IPv6, it
+    becomes an IPv4 address.
+    """
     try:
         settings = msgspec.convert({"maxBodyBytes": 0} | (yaml.safe_load(path.read_text()) or {}), Settings)
     except (yaml.YAMLError, TypeError, msgspec.ValidationError) as error:
@@ -221,7 +231,8 @@ def _size_problems(settings: Settings) -> Iterator[str]:
 
 
 def split_address(listen: str) -> tuple[str, int]:
-    """Split ``[host]:port`` into host and port. An empty host means all addresses, of IPv4 and IPv6."""
+    """Split ``[host]:port`` into host, without brackets, and port. An empty host means all addresses, of IPv4 and IPv6.
+    Raise ValueError if the port is not a number."""
     host, _unused, port = listen.rpartition(":")
     return host.strip("[]"), int(port)
 

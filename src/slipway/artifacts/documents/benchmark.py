@@ -78,7 +78,8 @@ def parse_summary(message: str) -> Summary | None:
 
 
 def details(summary: Summary) -> str:
-    """Return the totals and the runs of a summary as JSON, in which every figure of a run has a name."""
+    """Return the totals and the runs of a summary as JSON, in which every figure of a run has a name. Omit the error
+    message."""
     runs = [{name: getattr(run, field) for field, name in NAMES.items()} for run in summary.runs]
     document = {"requests": summary.requests, "failed": summary.failed, "runs": runs}
     return msgspec.json.encode(document | ({"omitted": summary.omitted} if summary.omitted else {})).decode()

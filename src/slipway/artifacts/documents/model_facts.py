@@ -58,7 +58,7 @@ class ModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[Gguf, ...], ...] = ()
     """For each GGUF model, the headers of its parts in order."""
     template: str = ""
-    """The chat template."""
+    """The chat template; empty if there is none."""
 
 
 def derive_facts(metadata: ModelMetadata) -> Facts:
@@ -131,7 +131,8 @@ def _diffusers(metadata: ModelMetadata) -> tuple[Facts, Sequence[str]]:
 
 
 def quantization(configuration: Mapping[str, Any]) -> str:
-    """Return the quantization in a config.json, such as ``gptq-4bit`` or ``fp8``; empty for unquantized weights."""
+    """Return the quantization in a config.json, such as ``gptq-4bit`` or ``fp8``; empty if the config.json declares
+    none."""
     quantization_config = configuration.get("quantization_config") or configuration.get("compression_config")
     if not isinstance(quantization_config, Mapping):
         return ""

@@ -71,7 +71,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The source of a model."""
+    """The source of a model, as the model's artifact describes it."""
 
     name: str
     url: str = ""
@@ -81,6 +81,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """An OCI descriptor, with which a manifest refers to a blob. The size is in bytes."""
+
     media_type: Annotated[str, msgspec.Meta(max_length=255)]
     digest: Digest
     size: Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
@@ -88,6 +90,8 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The OCI manifest of an image or of a model's artifact."""
+
     schema_version: Literal[2]
     media_type: str = ""
     artifact_type: str = ""
@@ -107,7 +111,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 def raw_type(*, weights: bool) -> str:
-    """Return the media type of a layer with a single file."""
+    """Return the media type of a layer with a single file. ``weights``: whether the file contains weights."""
     return f"application/vnd.cncf.model.{'weight' if weights else 'weight.config'}.v1.raw"
 
 
@@ -116,7 +120,7 @@ TAR_TYPE = "application/vnd.cncf.model.weight.config.v1.tar"
 
 def configuration(facts: Facts, origin: Origin, precisions: Sequence[str], layers: Sequence[Layer]) -> bytes:
     """Return the configuration of a model's artifact as JSON. ``precisions`` are the data types of the tensors, as
-    named in safetensors."""
+    named in safetensors. Ignore types that are not in ``PRECISIONS``."""
     precision = ",".join(PRECISIONS[name] for name in precisions if name in PRECISIONS)
     inputs = [word for feature, word in INPUTS.items() if feature in facts.supported_features]
     outputs = [word for feature, word in OUTPUTS.items() if feature in facts.supported_features]
@@ -171,7 +175,8 @@ def manifest(config: bytes, facts: Facts, origin: Origin, layers: Sequence[Layer
 
 
 def image(layers: Sequence[Layer]) -> tuple[bytes, bytes]:
-    """Return the configuration and the manifest of an OCI image as JSON. ``layers`` must be tar archives."""
+    """Return the configuration and the manifest of an OCI image as JSON. ``layers`` must be uncompressed tar
+    archives."""
     config = msgspec.json.encode(
         {
             "architecture": "amd64",
@@ -221,7 +226,8 @@ def layers_of(oci_manifest: Manifest) -> tuple[Layer, ...]:
 
 
 def facts_of(oci_manifest: Manifest) -> Facts:
-    """Return the facts in a manifest's annotation; empty if they are missing or invalid."""
+    """Return the facts in a manifest's annotation. If the annotation is missing or invalid, all facts are empty. If it
+    is invalid, they are also marked as partial."""
     try:
         return decode_json(oci_manifest.annotations.get(FACTS, "{}"), Facts, most=MOST_BYTES)
     except DecodingError:

@@ -63,11 +63,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     tasks: Words = ()
     """Tasks in the source's terms."""
     features: Words = ()
-    """Features in the source's terms."""
+    """Features in the source's terms, and ``tools`` if the chat template can call tools."""
     endpoint_types: Words = ()
-    """The tasks, mapped to :data:`ENDPOINT_TYPES`."""
+    """The tasks, mapped to :data:`ENDPOINT_TYPES`. Without a specific task, the task that the files imply counts."""
     supported_features: Words = ()
-    """The features, mapped to :data:`FEATURES`."""
+    """Inputs and outputs of the same tasks, from :data:`FEATURES`, and ``ToolCalling`` if a chat model has the feature
+    ``tools``."""
     partial: bool = False
     """Whether the facts are incomplete, because an essential fact is unknown."""
 
@@ -89,7 +90,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 def encode_publication(publication: Publication) -> bytes:
-    """Encode a publication as JSON, without the facts if they are too long."""
+    """Encode a publication as JSON. If it is too long, omit the facts, and mark them as partial."""
     text = msgspec.json.encode(publication)
     if len(text) <= LONGEST:
         return text

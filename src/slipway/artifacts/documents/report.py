@@ -38,7 +38,7 @@ FAILED = re.compile(r"([A-Za-z]+): (.+)", re.DOTALL)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The loader's report. A field is empty or 0 if its value is unknown."""
+    """The loader's result for the weights of one model. A field is empty, 0 or None if its value is unknown."""
 
     file: Annotated[str, msgspec.Meta(pattern=INSIDE)] = ""
     """Path of the main file, relative to the model's directory."""

@@ -44,7 +44,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """An upload of one file."""
+    """The state of an upload of one file, as stored in the registry."""
 
     file_name: str
     length: int
@@ -130,7 +130,8 @@ def _is_gzip(head: bytes) -> bool:
 
 
 def name_for(file_name: str, kind: str) -> str:
-    """Convert an untrusted name to a valid file name without directories. A GGUF file's name ends with ``.gguf``."""
+    """Convert an untrusted name to a valid file name without directories. A GGUF file's name ends with ``.gguf``.
+    Return ``model.KIND`` if no valid characters remain."""
     last = file_name.replace("\\", "/").rpartition("/")[2]
     printable = "".join(character for character in last if character.isprintable()).strip().lstrip(".")
     short = printable.encode(errors="ignore")[-LONGEST_NAME:].decode(errors="ignore")

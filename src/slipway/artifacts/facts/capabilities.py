@@ -16,7 +16,8 @@ PIPELINES: Mapping[str, Sequence[str]] = {
     TEXT_TO_VIDEO: ("texttovideo", "t2v"),
     IMAGE_TEXT_TO_VIDEO: ("video",),
 }
-"""Capability -> substrings of the class names of diffusion pipelines with this capability. The first match counts."""
+"""Capability -> substrings of the lower-case class names of diffusion pipelines with this capability. The first match
+counts."""
 SPEECH = ("whisper", "wav2vec2", "hubert", "forctc", "forspeechtotext")
 ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "text-generation": (("Chat", "TextGeneration"), ()),
@@ -37,7 +38,7 @@ ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "image-to-video": (("VideoGeneration",), ("VisionInput", "VideoOutput")),
     "video-to-video": (("VideoGeneration",), ("VideoInput", "VideoOutput")),
 }
-"""Task -> its endpoint types, and its inputs and outputs besides text."""
+"""Task -> its endpoint types, and its features, which are inputs and outputs besides text."""
 SAME_TASKS: Mapping[str, str] = {
     "text2text-generation": "text-generation",
     "summarization": "text-generation",
@@ -87,7 +88,8 @@ def endpoints(tasks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def usual(task: str) -> str:
-    """Normalize a task: lower case, with hyphens instead of spaces and underscores."""
+    """Normalize a task: lower case, without surrounding white space, and with hyphens instead of spaces and
+    underscores."""
     return task.lower().strip().replace("_", "-").replace(" ", "-")
 
 
@@ -99,7 +101,7 @@ def of_pipeline(class_name: str) -> tuple[str, ...]:
 
 def of_model(model_type: str, architecture: str, *, sees: bool = False, embeds: bool = False) -> tuple[str, ...]:
     """Return the capabilities of a transformers model. ``sees``: whether the model has a vision component; ``embeds``:
-    whether its files declare an embedding model."""
+    whether its files declare an embedding model. A model without signs of another capability generates text."""
     type_, name = model_type.lower(), architecture.lower()
     both = f"{type_} {name}"
     if "nemotronh_nano" in both:
@@ -121,8 +123,8 @@ def of_model(model_type: str, architecture: str, *, sees: bool = False, embeds: 
 
 
 def task_of(capabilities: Sequence[str], architecture: str) -> str:
-    """Derive the task of a model from its capabilities; empty if unknown. Text generation is the default capability,
-    so ``architecture``, if known, must confirm it."""
+    """Derive the task of a model from the first capability in ``TASKS``; empty if there is none. Text generation is the
+    default capability, so ``architecture``, if known, must confirm it."""
     first = next((capability for capability in capabilities if capability in TASKS), "")
     if first == TEXT_TO_TEXT and architecture and not architecture.endswith(GENERATES):
         return ""

@@ -97,7 +97,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 def described_by(files: Collection[str]) -> str:
     """Return the path of the file that describes a model; empty if there is none. The candidates are a
-    model_index.json, the first GGUF file if there are no safetensors, and a config.json, in this order."""
+    model_index.json, the first GGUF file that is not a projector if there are no safetensors, and a config.json, in
+    this order."""
     index = sorted((path for path in files if _has_name(path, PIPELINE)), key=_depth)
     gguf = sorted(path for path in files if path.endswith(GGUF) and not path.rpartition("/")[2].startswith(PROJECTOR))
     safetensors = any(path.endswith(f".{SAFETENSORS}") for path in files)
@@ -124,9 +125,10 @@ def facts_of(
 ) -> ModelFacts:
     """Return the facts in a config.json or a model_index.json. Only the latter has a ``_class_name``.
 
-    ``files`` are the paths of all files of the model; if empty, the model has safetensors. ``tensors`` maps a data type
-    such as ``BF16`` to the number of its values in all safetensors headers; if empty, the parameters are estimated.
-    ``shapes`` are the tensors by name. Without them, scales count as weights if both have the same type.
+    ``files`` are the paths of all files of the model; if empty, the format is safetensors. ``tensors`` maps a data type
+    such as ``BF16`` to the number of its values in all safetensors headers. If it is empty, or has too many values of
+    unknown encoding, the parameters of a transformers model are estimated. ``shapes`` are the tensors by name. Without
+    them, scales count as weights if both have the same type.
     """
     if _text(configuration.get("_class_name")):
         return _of_pipeline(configuration, tensors or {})
@@ -155,8 +157,9 @@ def facts_of(
 
 
 def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
-    """Return the facts in the headers of a GGUF model, one header per part in order. Omit the quantization: GGUF
-    engines support every quantization, and a value would exclude runtimes that declare none."""
+    """Return the facts in the headers of a GGUF model, one header per part in order. The number of parameters is
+    unknown if any header lacks it. Omit the quantization: GGUF engines support every quantization, and a value would
+    exclude runtimes that declare none."""
     first, parameters = headers[0], [header.parameters for header in headers]
     total = sum(parameters) if all(parameters) else 0
     return ModelFacts(
@@ -173,7 +176,7 @@ def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
 
 def counted_in(configuration: Mapping[str, Any], tensors: Mapping[str, int], shapes: Shapes | None) -> ParameterCount:
     """Count the parameters in a model's tensors, by the encoding in the configuration. Use only the number of values
-    per data type in ``tensors`` if ``shapes`` are unknown."""
+    per data type in ``tensors`` if ``shapes`` are unknown or the model is not quantized."""
     scheme = scheme_of(configuration, _parts(configuration))
     return by_names(scheme, shapes) if scheme is not None and shapes else by_types(scheme, tensors)
 

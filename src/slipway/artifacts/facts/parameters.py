@@ -62,7 +62,7 @@ def format_size(count: int) -> str:
 
 def estimated(config: Mapping[str, Any], text: Mapping[str, Any]) -> int:
     """Estimate the number of parameters from a config.json and its text component, which may be the whole config.json.
-    Return 0 if dimensions are missing."""
+    Return 0 if the hidden size or the number of layers is missing."""
     shape = _shape(text)
     if shape is None:
         return 0

@@ -51,7 +51,7 @@ DROPPED_ENDINGS = (
 )
 """Extensions of skipped files: documents, images, recordings, data, code, weights in other formats, leftover copies."""
 SMALL = 16 << 20
-"""Maximum size in bytes of a file of unknown kind. Smaller files are kept, because they may be a new tokenizer."""
+"""Maximum size in bytes of a file of unknown kind that is kept, because it may be a new tokenizer."""
 DROPPED_NAMES = re.compile(
     r"(?:readme|license|licence|notice|copying|changelog|use_policy|requirements|dockerfile|makefile|citation|authors)\b.*",
     re.IGNORECASE,
@@ -67,6 +67,9 @@ class UnsupportedError(ValueError):
 
 
 class FileChoice(msgspec.Struct, frozen=True):
+    """The files of a source that make up a model: the weights, and the companions, which are other files that engines
+    may read."""
+
     format: Format
     weights: frozenset[str]
     companions: frozenset[str]
@@ -80,7 +83,8 @@ class FileChoice(msgspec.Struct, frozen=True):
 def choose(
     paths: Collection[str], *, sizes: Mapping[str, int | None] | None = None, indexed: Collection[str] = ()
 ) -> FileChoice:
-    """Select the files that make up a model. Raise UnsupportedError if they are not a supported model.
+    """Select the files that make up a model. Raise UnsupportedError if they are not a supported model, or include a
+    program or an archive.
 
     ``sizes``: path -> size in bytes, None if unknown; large files of unknown kind are skipped. ``indexed``: the weights
     that indexes list.
@@ -147,7 +151,8 @@ def _is_weight(path: str, format_: Format) -> bool:
 
 
 def is_companion(path: str, size: int | None) -> bool:
-    """Whether an engine may read a file that contains no weights. ``size`` is in bytes, None if it is unknown."""
+    """Whether an engine may read a file that contains no weights. ``size`` is in bytes, None if it is unknown. A file
+    of unknown kind and size counts as small."""
     name = path.rpartition("/")[2].lower()
     if OTHER_INDEX.fullmatch(name):
         return False

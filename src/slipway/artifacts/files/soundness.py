@@ -53,7 +53,8 @@ MODEL = re.compile(rf"(?!.*(?:{COMPANION.pattern})).*(?:\.safetensors|\.gguf)|py
 
 def fault_of(path: str, head: bytes, size: int | None, *, as_json: bool = False) -> str:
     """Return the problem with a file that an engine may read, judging by its first bytes; empty if there is none.
-    ``size`` is in bytes, None if it is unknown. ``as_json`` is true for the files in :func:`json_of`."""
+    ``head`` has ``HEAD`` bytes, or fewer if the file is shorter. ``size`` is in bytes, None if it is unknown.
+    ``as_json`` is true for the files in :func:`json_of`."""
     weights = path.lower().endswith(WEIGHTS)
     what = "the weights" if weights else "the file itself"
     begin = head[:HEAD].lstrip(BLANKS).lower()
@@ -90,7 +91,8 @@ def json_of(weights: Collection[str]) -> frozenset[str]:
 
 
 def fault_of_json(path: str, head: bytes, tail: bytes) -> str:
-    """Return the problem with a JSON file, judging by its first and last bytes; empty if there is none."""
+    """Return the problem with a JSON file, judging by its first and last bytes; empty if there is none. Ignore an empty
+    file, which :func:`fault_of` reports."""
     begin, end = head[:HEAD].lstrip(BLANKS), tail[-TAIL:].rstrip(BLANKS)
     if not begin:
         return ""
@@ -119,7 +121,8 @@ def missing_part(paths: Collection[str]) -> str:
 
 
 def parts_of(path: str) -> tuple[str, ...]:
-    """Return all parts of a split file, in order; empty for a file that is not a part."""
+    """Return all parts of a split weight file, in order; empty for any other file, and for a file with one part or more
+    than ``MOST_PARTS``."""
     part = PART.search(path)
     if part is None or not path.lower().endswith(WEIGHTS) or not 1 < int(part[2]) <= MOST_PARTS:
         return ()
@@ -137,8 +140,9 @@ def named_by(index: str, content: Mapping[str, Any]) -> list[str]:
 
 
 def belongs_to_other_model(index: str, content: Mapping[str, Any], paths: Collection[str]) -> bool:
-    """Whether an index belongs to another model: its directory has weights, but none of those listed. Quantized and
-    merged models often still have the index of the original model."""
+    """Whether an index belongs to another model: its directory has weights, but none of those listed. An index of
+    PyTorch files needs no weights in its directory. Quantized and merged models often still have the index of the
+    original model."""
     folder, named = index.rpartition("/")[0], named_by(index, content)
     if not named or any(path in paths for path in named):
         return False

@@ -127,7 +127,7 @@ OF_ARCHITECTURE = ("context_length", "embedding_length", "block_count", "attenti
 
 
 class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The content of a GGUF header. A field is 0 or empty if the header does not set it."""
+    """The content of a GGUF header. A field is 0 or empty if the header does not set it, or its value is invalid."""
 
     file_version: int
     tensor_count: int
@@ -147,7 +147,7 @@ def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
     """Parse the header of a GGUF file. Raise MalformedFileError if it is invalid.
 
     With ``count``, also read the list of tensors after the metadata, and count the parameters. With ``count`` and
-    ``size``, a file of ``size`` bytes that is too short for its tensors is invalid.
+    ``size``, a file of ``size`` bytes that is too short for its tensors is invalid. A size of 0 is unknown.
     """
     reader = _Reader(RangeReader(read, MOST_BYTES))
     tensors, keys = reader.count("the number of tensors"), reader.count("the number of keys")
@@ -220,7 +220,7 @@ class _Reader:
         self._texts, self._lists = MOST_TEXTS, MOST_LISTS
 
     def count(self, what: str) -> int:
-        """Read a number of entries. Errors describe it as ``what``."""
+        """Read a number of entries, a length or a dimension. Errors describe it as ``what``."""
         return self._number(self._length, what)
 
     def type(self, key: str) -> Type:
@@ -239,7 +239,7 @@ class _Reader:
         return self._reader.take(size, what).decode("utf-8", "replace")
 
     def value(self, kind: Type, key: str, depth: int = 0) -> int | str | None:
-        """Read an integer or the beginning of a text. Skip any other value and return None."""
+        """Read an integer, a boolean or the beginning of a text. Skip any other value and return None."""
         if kind is Type.STRING:
             size = self.count(key)
             prefix = self._reader.take(min(size, 4 * LONGEST_TEXT), key)

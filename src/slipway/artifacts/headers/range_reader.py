@@ -40,8 +40,8 @@ class RangeReader:
         self.position = 0
 
     def take(self, size: int, what: str) -> bytes:
-        """Return the next ``size`` bytes. Raise MalformedFileError if the file ends earlier or the header is too
-        long."""
+        """Return the next ``size`` bytes, which error messages describe as ``what``. Raise TruncatedError if the file
+        ends earlier, and UnreadableError if the header is too long."""
         begin = self.position - self._start
         if begin < 0 or begin + size > len(self._piece):
             self._fetch(size, what)

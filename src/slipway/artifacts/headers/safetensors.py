@@ -69,7 +69,8 @@ def parse(
     exceeds a limit.
 
     A file whose real size differs from ``size`` of the result is truncated or has extra bytes. All files of a source
-    share a ``budget``. The function adds the data type and shape of each tensor to ``shapes``, by name.
+    share a ``budget``. Without one, the limit applies to this file alone. The function adds the data type and shape of
+    each tensor to ``shapes``, by name, unless it is None.
     """
     reader = RangeReader(read, LENGTH + LONGEST)
     length = int.from_bytes(reader.take(LENGTH, "the length of its header"), "little")

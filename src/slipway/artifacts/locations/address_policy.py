@@ -62,12 +62,13 @@ _V6: tuple[tuple[IPv6Network, str], ...] = tuple((IPv6Network(net), word) for ne
 
 
 class AddressPolicy(msgspec.Struct, frozen=True):
-    """The operator's exceptions to the rule that only public addresses are allowed."""
+    """The rule that only public addresses are allowed, with the operator's exceptions and further blocked networks."""
 
     allowed: tuple[str, ...] = ()
     """Allowed destinations: ``host``, ``*.domain``, an address, or a network such as ``10.1.0.0/16``."""
     blocked: tuple[str, ...] = ()
-    """Networks that are refused even for allowed names, because the owner of a name decides about its addresses."""
+    """Networks and addresses that are refused even for allowed destinations, because the owner of a name decides about
+    its addresses."""
     proxies: bool = False
     """Whether the policy also applies to proxies, because specs can choose them."""
 

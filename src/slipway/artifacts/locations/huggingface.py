@@ -15,7 +15,7 @@ TOKEN = "HF_TOKEN"  # noqa: S105 - the variable's name
 OLD_TOKEN = "HUGGINGFACE_HUB_TOKEN"  # noqa: S105 - the variable's name
 """Environment variable from which older clients of the Hub read the token. llama.cpp does not read it."""
 SECRET_KEYS = ("token", TOKEN, "HUGGING_FACE_HUB_TOKEN")
-"""Keys under which a Secret may contain the token. The first existing key counts."""
+"""Keys under which a Secret may contain the token. The first key with a token counts."""
 CANDIDATE = "SLIPWAY_HUB_TOKEN_"
 """Prefix of the loader's environment variables that hold the values of :data:`SECRET_KEYS`, followed by the key's
 index. There is one per key, because a variable has only one source and no fallback."""
@@ -68,7 +68,7 @@ def is_host(word: str) -> bool:
 
 
 def fault_of_host(text: str) -> str:
-    """Return the message for a name that begins with a host other than the Hub; empty for any other name."""
+    """Return the message for a name that begins with one of ``OTHER_HOSTS``; empty for any other name."""
     host = text.removeprefix("hf://").partition("/")[0]
     name, colon, port = host.partition(":")
     other = any(OTHER_HOSTS.fullmatch(one) for one in (name.rstrip("."), f"{name.rstrip('.')}{colon}{port}"))
@@ -111,8 +111,8 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
 
 
 def environment(endpoint: str, home: str = "") -> dict[str, str]:
-    """Return the environment variables that set the directory of the Hub's cache to ``home``, and the Hub's URL to the
-    mirror ``endpoint``. Omit the variables of an empty argument."""
+    """Return the environment variables that set the home directory to ``home``, with the Hub's cache below it, and the
+    Hub's URL to the mirror ``endpoint``. Omit the variables of an empty argument."""
     place = {"HOME": home, "HF_HOME": f"{home}/huggingface"} if home else {}
     return {**place, "HF_ENDPOINT": endpoint} if endpoint else place
 
@@ -134,8 +134,9 @@ class HubReference(msgspec.Struct, frozen=True):
     repository: str
     """``owner/name``."""
     revision: str = ""
+    """Branch, tag or commit; empty for the default branch."""
     file: str = ""
-    """Path inside the repository."""
+    """Path inside the repository; empty for the whole repository."""
 
     @property
     def pinned(self) -> str:
@@ -145,7 +146,8 @@ class HubReference(msgspec.Struct, frozen=True):
 
 def reference(words: Sequence[str], original: str) -> HubReference:
     """Parse the components of a reference: ``owner``, ``name[@revision]``, and the path of a file, which may end with
-    ``@revision`` instead. Raise ValueError if they are invalid. Messages contain ``original``, the whole reference."""
+    ``@revision`` instead. If the first component is the Hub's host, the others are the path of a web page (see
+    :func:`page_of`). Raise ValueError if they are invalid. Messages contain ``original``, the whole reference."""
     if is_host(words[0]):
         words = page_of("/".join(words[1:]), original) or words
     if elsewhere := fault_of_host("/".join(words)):

@@ -33,7 +33,8 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def provider_of(url: str) -> Provider | None:
-    """Return the provider to which the host of a URL belongs, or None for other hosts. The model may not exist."""
+    """Return the provider to which the host of a URL belongs. Return None for another host, a port other than 443, or
+    an invalid URL. The model may not exist."""
     host = _split(url).hostname
     return "HuggingFace" if host in huggingface.HOSTS else "Ollama" if host in OLLAMA else None
 

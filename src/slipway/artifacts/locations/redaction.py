@@ -7,7 +7,7 @@ WEB = ("http", "https")
 
 def redact_url(url: str) -> str:
     """Remove possible secrets from an HTTP or HTTPS URL: user information, query and fragment. A query may contain a
-    signature. Other URLs have no secrets."""
+    signature. Return URLs with other schemes unchanged."""
     scheme, separator, rest = url.partition("://")
     if scheme.lower() not in WEB:
         return url

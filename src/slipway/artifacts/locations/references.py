@@ -16,6 +16,8 @@ LONGEST = 255
 
 
 class Reference(msgspec.Struct, frozen=True):
+    """The parts of a reference. A missing tag or digest is empty."""
+
     host: str
     """``HOST`` or ``HOST:PORT``."""
     repository: str
@@ -24,7 +26,7 @@ class Reference(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """Digest or tag of the manifest; empty if the reference names only a repository."""
+        """Digest of the manifest, or its tag if there is no digest; empty if the reference names only a repository."""
         return self.digest or self.tag
 
     def __str__(self) -> str:

@@ -55,7 +55,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scheme(msgspec.Struct, frozen=True, kw_only=True):
-    """The quantization of a model."""
+    """The quantization of a model: the encoding of each group of modules."""
 
     groups: tuple[Group, ...] = ()
     """Groups with different encodings; empty if the quantization is unknown."""
@@ -95,7 +95,8 @@ class ParameterCount(msgspec.Struct, frozen=True):
     parameters: int
     exact: bool
     complete: bool = True
-    """Whether the encoding of all tensors is known. A value of unknown encoding counts as one weight."""
+    """Whether the encoding of the tensors is known, except for at most one weight in ``FEW``. A value of unknown
+    encoding counts as one weight."""
 
 
 UNKNOWN = Scheme()

@@ -23,7 +23,8 @@ OF_EXPERTS = ("*.experts", "*.experts.*")
 
 
 def scheme_of(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Scheme | None:
-    """Return the quantization in a config.json or in its components. Return None if the model is not quantized."""
+    """Return the quantization in a config.json or in its components. Return None if the model is not quantized, and
+    ``UNKNOWN`` if the encoding cannot be derived from the settings."""
     settings = stated(configuration, parts)
     if not settings:
         return None
@@ -50,8 +51,8 @@ def stated(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] 
 
 
 def bits_in(settings: Mapping[str, Any], *more: str) -> int:
-    """Return the number of bits per weight in quantization settings; 0 if it is undefined. Read ``more`` fields
-    first."""
+    """Return the number of bits per weight in quantization settings; 0 if it is undefined or not a whole number. Read
+    the fields in ``more`` first."""
     for name in (*more, "bits", "w_bit", "wbits", "num_bits", "nbits", "weight_bits"):
         value = settings.get(name)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 2:
@@ -337,8 +338,8 @@ def _entries(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _targets(value: Any) -> tuple[str, ...] | None:
-    """Return the wildcard patterns of a compressed-tensors group, or None if they are unsupported. Ignore the names
-    of layer classes, which include all layers."""
+    """Return the names and wildcard patterns of the modules in a compressed-tensors group, or None if a regular
+    expression is not supported. Ignore the names of layer classes, which include all layers."""
     patterns: list[str] = []
     for one in value[:MOST_GROUPS] if isinstance(value, list) else ():
         if not isinstance(one, str):

@@ -20,8 +20,8 @@ _TOKEN = re.compile(
 
 
 def wildcards(expression: str) -> tuple[str, ...] | None:
-    """Convert a regular expression, which matches the beginning of a text, to wildcard patterns. Return None if the
-    expression is too long or not supported."""
+    """Convert a regular expression, which matches the beginning of a text, to wildcard patterns, which match the whole
+    text. Return None if the expression is too long or not supported."""
     text = expression.removeprefix("^")
     ends = text.endswith("$") and not text.endswith("\\$")
     text = text[:-1] if ends else text
@@ -40,7 +40,7 @@ def wildcards(expression: str) -> tuple[str, ...] | None:
 
 
 def matches_any(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a name matches one of the wildcard patterns."""
+    """Whether a name matches one of the wildcard patterns. Ignore patterns longer than ``LONGEST``."""
     return any(len(pattern) <= LONGEST and fnmatchcase(name, pattern) for pattern in patterns)
 
 

@@ -40,9 +40,9 @@ log = logging.getLogger(__name__)
 
 FILE = "usage.json"
 _STEP_SECONDS = 0.1
-"""Seconds between two rounds. A request waits much longer for a grant (``limits.lua``)."""
+"""Minimum pause between two rounds in seconds. A request waits much longer for a grant (``limits.lua``)."""
 _PAUSE_FACTOR = 4
-"""Length of the pause after a long round, as a multiple of the round's duration."""
+"""Length of the pause after a long round, as a multiple of the time by which the round exceeded ``_REPLY_SECONDS``."""
 _REPLY_SECONDS = 0.4
 """Timeout for a gateway that answered the last request."""
 _RETRY_SECONDS = 2.0
@@ -66,7 +66,8 @@ class ExchangeSnapshot(NamedTuple):
 
 
 def select_shared_limits(rights: Mapping[str, Rights]) -> dict[str, Limits]:
-    """Return the limits that all gateways enforce together, by the name of the API key or subject."""
+    """Return the limits of each API key or subject, by name. Omit keys and subjects without a limit that all gateways
+    enforce together."""
     limits = ((name, own.limits) for name, own in rights.items())
     return {name: own for name, own in limits if own.shared}
 
@@ -126,7 +127,7 @@ class Exchange:
         self._epoch = secrets.token_hex(16)
         self.ledger = Ledger(self.own, secrets.token_hex(16), self._epoch)
         self.prepared = asyncio.Event()
-        """Event that is set once the gateway may grant requests."""
+        """Event that is set once the gateway has granted requests, or there is nothing to grant."""
         self._path = settings.directory / FILE
         self._needs_all_entries = True
         self._has_counts = False
@@ -167,7 +168,7 @@ class Exchange:
                 task.cancel()
 
     async def step(self) -> bool:
-        """Run a round if there are shared limits. Return whether there are any.
+        """Run a round if there are shared limits, or holders that had some. Return whether there are any.
 
         Do nothing without a snapshot, because all holders would seem to have no limits.
         """
@@ -241,8 +242,8 @@ class Exchange:
         self._silent.set(len(set(counted) & set(silent)))
 
     def _may_grant(self, now: float) -> bool:
-        """Whether the other gateways have reported the use before this process started, or have had enough time to do
-        so."""
+        """Whether all other gateways that share the limits have reported all their records, or have had
+        ``_START_SECONDS`` to do so."""
         peers = self.ledger.gateways.peers
         answered = all(one in peers and peers[one].complete for one in self.ledger.gateways.addresses)
         return answered or now - self._started_at >= _START_SECONDS
@@ -310,7 +311,8 @@ class Exchange:
             self._retries.pop(gateway, None)
 
     async def _poll_gateway(self, seal: Seal, gateway: str, seconds: float) -> bool:
-        """Request reports from a gateway until it has sent all records. Return False if a request fails."""
+        """Request reports from a gateway until it has sent all records. Return whether all requests succeeded within
+        ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
                 more = True
@@ -376,7 +378,8 @@ class Exchange:
 
 
 async def _request_report(seal: Seal, gateway: str, request: Request) -> Report:
-    """Send one request to a gateway and return its report. Raise OSError, EOFError or SealError."""
+    """Send one request to a gateway and return its report. Raise OSError if the connection fails, and SealError if the
+    answer is missing or invalid."""
     reader, writer = await asyncio.open_connection(*split_address(gateway), limit=1 << 16)
     try:
         writer.write(seal.seal_request(request))

@@ -34,7 +34,8 @@ class ExchangePort:
         """Gateways with a rejected request for which a warning has been logged."""
 
     async def open(self, listen: str) -> None:
-        """Open the port ``listen`` if it is not open yet. Raise OSError if it cannot be opened."""
+        """Open the port at the address ``listen``, ``[host]:port``, if it is not open yet. Raise OSError if it cannot
+        be opened."""
         if self._server is None:
             host, port = split_address(listen)
             self._server = await asyncio.start_server(self.serve, host or None, port, limit=LONGEST_REQUEST)
@@ -45,7 +46,8 @@ class ExchangePort:
             self._server.close()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request. Close the connection without an answer if the client is not a gateway."""
+        """Answer one request, and close the connection. Send no answer if the request is invalid or late, or there are
+        too many connections."""
         host = str((writer.get_extra_info("peername") or ("",))[0])
         self._connections[host] += 1
         try:

@@ -25,7 +25,8 @@ from slipway.serving.routing.route import TEXT_GENERATION
 from slipway.serving.routing.selector import InvalidSelectorError, Requirement, chosen, parse
 
 MOST_SELECTOR = 1024
-"""Maximum length in characters of a label selector, which is evaluated for every model in the list."""
+"""Maximum total length in characters of a request's label selectors, which are evaluated for every model in the
+list."""
 MOST_COUNTED = 256
 """Maximum number of Services in one request for counts."""
 TABLE_SECONDS = 30.0
@@ -51,8 +52,8 @@ class ModelList:
     async def encode(
         self, features: frozenset[str], requirements: Sequence[Requirement], rights: Rights = UNLIMITED
     ) -> bytes:
-        """Return the list as JSON. A model must be allowed by ``rights``, have any of ``features``, and meet all
-        ``requirements``."""
+        """Return the list as JSON. A model must be allowed by ``rights``, have any of ``features`` (see ``is_listed``),
+        and meet all ``requirements``."""
         table = self._get_table()
         if table is not self._encoded_table:
             self._encoded_cards = {model: msgspec.json.encode(table.cards[model].to_json()) for model in table.listed}
@@ -145,7 +146,7 @@ async def format_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 def wait_for_table(ready: asyncio.Event) -> Middleware:
     """Return middleware that delays requests below ``/v1/`` until ``ready``, when the first table exists. An empty
-    model list would be wrong."""
+    model list would be wrong. After ``TABLE_SECONDS``, the middleware returns status 503."""
 
     @web.middleware
     async def wait(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -209,8 +210,8 @@ def build_operations(
     - ``/healthz`` succeeds while the process runs.
     - ``/readyz`` succeeds if the first table is applied and the gateway is not shutting down.
     - ``/metrics`` awaits ``refresh``, and then returns ``text``.
-    - ``/requests`` returns the number of in-flight and waiting requests of the given Services. ``requests`` gets their
-      names as ``namespace/name``, returns the numbers by name, and may raise CommandError.
+    - ``/requests`` returns the number of in-flight and waiting requests of the Services in the parameters ``service``.
+      ``requests`` gets their names as ``namespace/name``, returns the numbers by name, and may raise CommandError.
     """
 
     async def healthz(_unused: web.Request) -> web.Response:
@@ -246,7 +247,8 @@ def build_operations(
 
 
 def open_unix_socket(path: Path) -> socket.socket:
-    """Open a listening Unix socket. Clients can connect to it even while no server answers them."""
+    """Open a listening Unix socket, in place of an existing one. Clients can connect to it even while no server answers
+    them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     opened = socket.socket(socket.AF_UNIX)

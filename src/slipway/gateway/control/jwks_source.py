@@ -30,7 +30,8 @@ _REFRESH_SECONDS = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _JITTER = 0.2
 Receive = Callable[[tuple[VerificationKey, ...]], None]
-"""A function that gets the keys after each change, or no keys if the first request fails."""
+"""A function that gets the keys after each change. It gets an empty tuple if the first request fails and no keys are
+stored."""
 
 
 class JwksSource:
@@ -67,7 +68,7 @@ class JwksSource:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     def restore(self, receive: Receive) -> None:
-        """Publish the keys of the last valid answer, if there is one."""
+        """Publish the keys of the last valid answer, if it is stored and readable."""
         try:
             self._accept((self._directory / self._file).read_bytes(), receive)
         except FileNotFoundError:
@@ -76,7 +77,8 @@ class JwksSource:
             log.warning("Could not read the last good JWKS: %s", error)
 
     async def refresh(self, session: aiohttp.ClientSession, receive: Receive) -> bool:
-        """Fetch the key set once. Return whether the answer is valid."""
+        """Fetch the key set once, and publish its keys if they changed. After a failure, publish an empty tuple if
+        nothing has been published before. Return whether the issuer responded with a valid key set."""
         try:
             body = await _fetch(session, self._jwt.jwks_url)
             text = body.decode()
@@ -120,7 +122,7 @@ class JwksSource:
 async def _fetch(session: aiohttp.ClientSession, url: str) -> bytes:
     """Fetch the key set without following redirects, because only the operator chooses the URL.
 
-    Raise ClientError, OSError or JwksError.
+    Raise ClientError or OSError if the request fails, and JwksError if the status is not 200 or the answer is too long.
     """
     async with session.get(url, allow_redirects=False, headers={"Accept": "application/json"}) as response:
         if response.status != 200:

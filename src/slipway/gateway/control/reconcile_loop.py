@@ -27,7 +27,7 @@ _GATHER_SECONDS = 0.03
 _CHECK_SECONDS = 10.0
 """Seconds after which HAProxy is compared with the table even without changes, because it may have restarted."""
 WATCH_SECONDS = 5.0
-"""Seconds between two checks for servers that return errors."""
+"""Seconds between two checks for servers that return errors or do not answer."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
 
 
@@ -35,7 +35,8 @@ class ReconcileLoop:
     """The desired state of HAProxy, and the loop that applies it."""
 
     def __init__(self, dataplane: DataPlane, *, verifies_tokens: bool = False) -> None:
-        """If the gateway ``verifies_tokens``, it becomes ready only after the issuer's first answer."""
+        """If the gateway ``verifies_tokens``, it applies the first table only after the first call of
+        :meth:`set_verification_keys`."""
         self._dataplane = dataplane
         self._verification_keys: tuple[VerificationKey, ...] = ()
         self._issuer_answered = asyncio.Event()
@@ -78,7 +79,8 @@ class ReconcileLoop:
         return self._outliers.count_passed_over()
 
     def add_condition(self, condition: asyncio.Event) -> None:
-        """Delay the readiness of the gateway until ``condition`` is set."""
+        """Delay the first table, and thus the readiness of the gateway, until ``condition`` is set. The delay does not
+        apply if HAProxy already has servers."""
         self._conditions.append(condition)
 
     def mark_changed(self) -> None:
@@ -93,7 +95,7 @@ class ReconcileLoop:
             self.mark_changed()
 
     def set_verification_keys(self, keys: tuple[VerificationKey, ...]) -> None:
-        """Set the keys that verify the issuer's tokens. There are none if the issuer's first answer was invalid."""
+        """Set the keys that verify the issuer's tokens. There are none if the first request for them failed."""
         self._verification_keys = keys
         self._issuer_answered.set()
         self.mark_changed()
@@ -104,7 +106,8 @@ class ReconcileLoop:
         self.mark_changed()
 
     async def run(self) -> None:
-        """Apply the desired state until cancelled. Wait first for a snapshot and for HAProxy.
+        """Apply the desired state until cancelled. Wait first for a snapshot, for HAProxy, and for the issuer's keys if
+        the gateway verifies tokens.
 
         Servers that HAProxy already uses are not probed.
         """
@@ -123,7 +126,7 @@ class ReconcileLoop:
             await self._prober.close()
 
     async def watch_servers(self) -> None:
-        """Check every few seconds which servers return errors and must be skipped, until cancelled."""
+        """Check every few seconds which servers return errors or do not answer and must be skipped, until cancelled."""
         now = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(WATCH_SECONDS)

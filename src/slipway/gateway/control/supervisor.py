@@ -50,7 +50,8 @@ Run = Callable[[int, Pulse], int]
 
 def supervise(run: Run) -> int:
     """Keep a control process running until SIGTERM or SIGINT, which it forwards as SIGTERM. Return the exit status of
-    the last process.
+    the last process, or 128 plus the number of the signal that ended it. Return 0 if no process is running when the
+    signal arrives.
 
     The caller must have no other threads, because this function forks.
     """
@@ -99,8 +100,8 @@ def _run_child(run: Run, restarts: int, pulse: Pulse) -> None:
 
 
 def _wait_for_exit(child: int, pulse: Pulse) -> tuple[int, bool]:
-    """Wait until the control process exits, and kill it if it hangs. Return its exit status, negative for a signal,
-    and whether the supervisor received a stop signal."""
+    """Wait until the control process exits, and kill it if it hangs before a stop signal. Return its exit status,
+    negative for a signal, and whether the supervisor received a stop signal."""
     stopping = False
     while True:
         received = signal.sigtimedwait(_SIGNALS, _CHECK_SECONDS)

@@ -30,14 +30,15 @@ _ATTEMPTS = 3
 
 
 class Sleeper(NamedTuple):
-    """A scale target with zero replicas. Several backends, such as a model and its adapters, may share a target."""
+    """The scale target of a backend without an endpoint. Several backends, such as a model and its adapters, may share
+    a target."""
 
     namespace: str
     target: ScaleTarget
 
 
 def find_sleepers(table: RoutingTable) -> dict[str, Sleeper]:
-    """Return the scale target of each backend without an endpoint, by backend name. Pure."""
+    """Return the scale target of each backend that has one but no endpoint, by backend name. Pure."""
     return {
         name: Sleeper(backend.namespace, backend.route.scale)
         for name, backend in table.backends.items()
@@ -57,8 +58,8 @@ class Waker:
     ) -> None:
         """``waiting`` returns the number of waiting requests by backend name, and may raise CommandError.
 
-        ``report`` gets a backend that cannot be scaled and the reason, once per reason. ``report_woken`` gets each
-        backend that was scaled, and a message for users.
+        ``report`` gets a backend that cannot be scaled and the reason, once for consecutive equal failures.
+        ``report_woken`` gets one backend of each target that was scaled, and a message for users.
         """
         self._client = client
         self._waiting = waiting
@@ -150,8 +151,9 @@ def _describe_unexpected(error: Exception) -> str:
 
 
 async def wake(client: Client, sleeper: Sleeper) -> bool:
-    """Set the scale of a target to one replica if it is zero. Return whether it was zero. Raise ApiError if a request
-    to the API server fails."""
+    """Set the scale of a target to one replica if it is zero. Return whether this call has set it. Retry after a
+    conflict. Raise ApiError if a request to the API server fails for another reason, or the last attempt has a
+    conflict."""
     target = sleeper.target
     kind = Kind(target.group, target.version, "Scale", target.plural)
     for reading in range(1, _ATTEMPTS + 1):

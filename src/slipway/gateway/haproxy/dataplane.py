@@ -90,8 +90,8 @@ class DataPlane:
             await self._reload()
 
     async def _reload(self) -> None:
-        """Start a new HAProxy process. Raise CommandError after a recent reload: old processes run until their last
-        stream ends, so reloads must be rare."""
+        """Start a new HAProxy process. Raise CommandError if it fails, or after a recent reload: old processes run
+        until their last stream ends, so reloads must be rare."""
         now = asyncio.get_running_loop().time()
         if now - self._reloaded_at < _RELOAD_PAUSE:
             raise CommandError(f"not reloading: the last reload was less than {_RELOAD_PAUSE:.0f} s ago")
@@ -157,14 +157,15 @@ class DataPlane:
         )
 
     async def list_active_servers(self) -> set[str]:
-        """Return the names of the servers that accept requests. Raise CommandError if HAProxy does not run."""
+        """Return the names of the servers of all models that accept requests, including the fallback server. Raise
+        CommandError if HAProxy does not respond."""
         async with haproxy_socket.open_session(self._socket) as session:
             backends = runtime_diff.parse_backends(await session.query(runtime_diff.SHOW_BACKENDS_AND_SERVERS))
         return {name for backend in backends.values() for name, active in backend.servers.items() if active}
 
     async def read_outcomes(self) -> dict[str, dict[str, Count]]:
-        """Return the request counts of each server, by backend name and server name. Omit backends with one server or
-        without recent requests. Raise CommandError if HAProxy does not respond."""
+        """Return the request counts of each server, by backend name and server name. Omit backends with fewer than two
+        active servers or without recent requests. Raise CommandError if HAProxy does not respond."""
         async with haproxy_socket.open_session(self._socket) as session:
             busy = runtime_diff.list_busy_backends(await session.query(runtime_diff.SHOW_BACKENDS))
             return {
@@ -172,7 +173,7 @@ class DataPlane:
             }
 
     async def is_stopping(self) -> bool:
-        """Whether HAProxy is stopping or has stopped."""
+        """Whether HAProxy is stopping, has stopped or does not respond."""
         try:
             async with haproxy_socket.open_session(self._socket) as session:
                 return "\nStopping: 1" in await session.query("show info")
@@ -221,8 +222,8 @@ class DataPlane:
             return answers._replace(tokens=(*answers.tokens, *await self._read_thread_tokens()))
 
     async def read_entries(self, *, everything: bool = False) -> dict[str, limits.HolderEntry]:
-        """Return entries of ``limits.lua`` by their holder, which is an API key or a subject. Omit holders without
-        requests since the last call, unless ``everything`` is true. Raise CommandError if HAProxy does not respond."""
+        """Return entries of ``limits.lua`` by their holder, which is an API key or a subject. Omit entries without
+        changes since the last call, unless ``everything`` is true. Raise CommandError if HAProxy does not respond."""
         async with haproxy_socket.open_session(self._socket) as session:
             return limits.parse_entries(await session.query(limits.SHOW_LIMITS + " all" * everything))
 
@@ -238,7 +239,8 @@ class DataPlane:
 
     async def grant(self, grants: Iterable[tuple[str, str, str]]) -> None:
         """Send grants to ``limits.lua``. A grant is a tuple of the holder, the birth of the holder's entry, and the
-        encoded grant. Raise CommandError."""
+        encoded grant. HAProxy ignores a grant for an entry that no longer exists. Raise CommandError if HAProxy does
+        not respond or rejects a command."""
         commands = list(limits.grant_commands(grants))
         if commands:
             async with haproxy_socket.open_session(self._socket) as session:
@@ -246,7 +248,7 @@ class DataPlane:
 
     async def drop(self, drops: Iterable[tuple[str, str, int]]) -> list[tuple[str, str]]:
         """Delete entries in ``limits.lua``, given as tuples of the holder, the birth of its entry, and the number of
-        counted requests. Raise CommandError.
+        counted requests. Raise CommandError if HAProxy does not respond.
 
         Return the holder and the birth of each entry that no longer exists. HAProxy keeps an entry with new requests.
         """

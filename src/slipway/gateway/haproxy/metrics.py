@@ -37,7 +37,8 @@ class RawCounters(NamedTuple):
 
 
 class BackendCounters(NamedTuple):
-    """The counters of one backend. Fields without a unit are numbers of requests."""
+    """The counters of one backend. Fields without a unit are numbers of requests. Answers and times are counted since
+    HAProxy started. A request that waits for another server because its server died counts twice."""
 
     active: int
     """Requests in progress at the servers."""
@@ -79,6 +80,7 @@ class HaproxyCollector(Collector):
 
     def __init__(self) -> None:
         self.counters: RawCounters | None = None
+        """Counters to export; None if HAProxy does not respond."""
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics. The registry calls this method for each scrape."""

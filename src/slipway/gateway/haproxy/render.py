@@ -55,7 +55,7 @@ UNREADY, REFUSED = "unready.map", "refused.map"
 
 def unready_reasons(table: RoutingTable) -> dict[str, str]:
     """Return the reason why each backend without an endpoint has none, by backend name. A ``~`` precedes the reason if
-    the model may still start."""
+    the model may still start. Omit backends for which the controller reports no reason."""
     return {
         name: f"{'' if condition.final else '~'}{condition.reason}"
         for name, backend in table.backends.items()
@@ -66,8 +66,8 @@ def unready_reasons(table: RoutingTable) -> dict[str, str]:
 def _wake_text(route: Route) -> str:
     """Return the time for which requests wait for a model that is scaled from zero, in the format of ``wake.map``.
 
-    A time such as ``300s`` comes from the route, ``1`` selects the gateway's setting, and an empty text means that the
-    model is not scaled from zero.
+    A time such as ``300s`` comes from the route, ``1`` selects the gateway's setting, and an empty string means that
+    the model is not scaled from zero.
     """
     return f"{route.wake_seconds}s" if route.wake_seconds else "1" * (route.scale is not None)
 
@@ -83,7 +83,7 @@ class DesiredState(NamedTuple):
     ready: bool = False
     """Whether ``/readyz`` returns status 200."""
     allowed: Mapping[str, str] = {}
-    """Map entries whose keys are ``key/backend``, for each backend that a restricted key may use (see
+    """Entries of ``allowed.map``: the backends and rejected models for each restricted key (see
     ``limits.allowed_entries``)."""
     verification: tuple[VerificationKey, ...] = ()
     """Public keys that verify tokens."""

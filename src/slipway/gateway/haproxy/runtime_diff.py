@@ -62,6 +62,7 @@ class RunningBackend(NamedTuple):
     """A model's backend in the running HAProxy."""
 
     published: bool
+    """Whether the backend may get requests."""
     servers: Mapping[str, bool]
     """Server name -> whether the server accepts new requests."""
 
@@ -142,7 +143,9 @@ def parse_map(text: str) -> dict[str, str]:
 def arrivals(
     directory: str, running: RunningState, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> list[Command]:
-    """Return the commands that add missing backends, servers and map entries.
+    """Return the commands that add missing backends and servers, and update the maps. The maps of held backends and
+    special models get the entries for the time until ``withdrawals``. ``directory`` is the shared directory, and
+    ``maps`` contains the desired entries by file name.
 
     HAProxy starts to use a server a moment after it confirms the command. Requests for a backend are therefore held
     while its first server is added or its last one is removed.
@@ -219,7 +222,8 @@ def withdrawals(
 ) -> Iterator[Command]:
     """Return the commands that stop traffic to unwanted servers and backends, and release held requests.
 
-    They must be sent after HAProxy has started to use the servers of :func:`arrivals`.
+    They must be sent after HAProxy has started to use the servers of :func:`arrivals`. ``running`` is the state before
+    the arrivals.
     """
     yield from _map_commands(directory, HOLD_MAP, _transitional_held(running, table, maps), maps[HOLD_MAP])
     yield from _map_commands(directory, SPECIAL_MAP, _transitional_special(running, maps), maps[SPECIAL_MAP])

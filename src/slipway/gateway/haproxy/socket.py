@@ -15,7 +15,7 @@ _MOST_BYTES = 1 << 26
 
 
 class CommandError(RuntimeError):
-    """HAProxy is unreachable, or it rejected a command."""
+    """HAProxy is unreachable or does not answer, or a command was rejected or could not be sent."""
 
 
 class NotRunningError(CommandError):
@@ -38,7 +38,8 @@ class Session:
         return answer
 
     async def query_all(self, commands: Sequence[str]) -> list[str]:
-        """Send all commands at once. Return the answer to each command, in order. Raise CommandError."""
+        """Send all commands at once. Return the answer to each command, in order. Raise CommandError as ``query``
+        does."""
         return await self._send(commands) if commands else []
 
     async def _send(self, commands: Sequence[str], payload: str = "") -> list[str]:
@@ -100,7 +101,8 @@ async def open_session(socket: Path) -> AsyncIterator[Session]:
 
 
 async def reload(master: Path) -> None:
-    """Reload HAProxy: the master starts a new process that reads the files. Raise CommandError.
+    """Reload HAProxy: the master starts a new process that reads the files. Raise CommandError if the new process
+    fails, or the master does not answer.
 
     The old process exits after its last stream.
     """

@@ -23,7 +23,10 @@ def server_name(endpoint: str) -> str:
 
 def rings(table: RoutingTable) -> dict[str, str]:
     """Return the map entry of each model with prefix hashing, by backend name. An entry contains, separated by commas,
-    the backend name, the maximum load in percent of the mean, the number of characters to hash, and the servers."""
+    the backend name, the maximum load in percent of the mean, the number of characters to hash, and the servers.
+
+    Omit models with fewer than two endpoints, with no characters to hash, or with too long an entry.
+    """
     return {name: ring for name, backend in table.backends.items() if (ring := _ring(backend))}
 
 

@@ -57,7 +57,11 @@ class Handovers:
         """Model ID -> its last reported loser."""
 
     def observe(self, table: RoutingTable, uids: Mapping[str, str]) -> list[Handover]:
-        """Return the handovers since the last table. ``uids`` maps backend names to the UIDs of their Services."""
+        """Return the handovers since the last table. Also return a handover for each loser that was recreated and
+        claims its ID again, so that the new object gets an Event.
+
+        ``uids`` maps backend names to the UIDs of their Services.
+        """
         holders = {
             name: Holder(backend.namespace, backend.service, uids.get(name, ""))
             for name, backend in table.backends.items()

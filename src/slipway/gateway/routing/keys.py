@@ -20,7 +20,7 @@ from slipway.kube.objects import Object
 from slipway.serving.routing.selector import InvalidSelectorError, parse
 
 RIGHTS = "slipway.inference/key-rights"
-"""Annotation of the Secret: a JSON object that maps names of keys to their rights."""
+"""Annotation of the Secret: a JSON object that maps names of keys and subjects to their rights."""
 _MOST_BYTES = 256 << 10
 JWT = "jwt:"
 """Prefix of the names of JWT subjects. Keys of a Secret cannot contain a colon."""
@@ -35,7 +35,8 @@ Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 
 class Limits(NamedTuple):
-    """The limits of a key or subject, in the order of ``limits.map``. None means no limit."""
+    """The limits of a key or subject, in the order of ``limits.map``. None means no limit. ``requests`` and ``tokens``
+    are limits per minute, and ``requests_day`` and ``tokens_day`` are limits per day."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -47,7 +48,8 @@ class Limits(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The limits in the format of haproxy.cfg and ``limits.lua``, separated by colons; empty if there are none."""
+        """The limits in the format of haproxy.cfg and ``limits.lua``, separated by colons. A missing limit is an empty
+        field, and the whole text is empty if there are no limits."""
         return ":".join(str(limit or "") for limit in self) if any(self) else ""
 
     @property
@@ -57,7 +59,8 @@ class Limits(NamedTuple):
 
 
 class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The rights of a key or subject. An omitted field sets no limit."""
+    """The rights of a key or subject. An omitted field sets no limit. If both ``models`` and ``selector`` are omitted,
+    the key may use all models."""
 
     owner: Name = ""
     """Owner of the key, which the metric ``slipway_gateway_key_info`` shows."""
@@ -92,24 +95,24 @@ class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
 UNLIMITED = Rights()
 REFUSED = Rights(models=("",))
-"""Rights of a subject whose rights have expired or cannot be read."""
+"""Rights that allow no model: those of a subject without an entry, or whose rights have expired or cannot be read."""
 
 
 def get_rights(rights: Mapping[str, Rights], name: str) -> Rights:
-    """Return the rights of a key or subject. A key without an entry has all rights, a subject without an entry
-    none."""
+    """Return the rights of a key or subject. A key without an entry has all rights, a subject without an entry none. An
+    empty name, which means that no key is required, has all rights."""
     return rights.get(name, REFUSED if name.startswith(JWT) else UNLIMITED)
 
 
 def get_limits(limits: Mapping[str, Limits], holder: str) -> Limits | None:
-    """Return the limits of a key or subject, or None if there are none. A subject without an entry has the limits of
-    the entry for all subjects."""
+    """Return the limits of a key or subject, or None if there are none. A subject that is not in ``limits`` has the
+    limits of the entry for all subjects, if it exists."""
     own = limits.get(holder)
     return limits.get(ANY_SUBJECT) if own is None and holder.startswith(JWT) else own
 
 
 class Keyring(NamedTuple):
-    """The accepted keys and their rights."""
+    """The accepted keys, and the rights of keys and subjects."""
 
     hashes: tuple[tuple[str, str], ...] = ()
     """Upper-case SHA-256 and name of each accepted key."""
@@ -122,8 +125,10 @@ def build_keyring(
 ) -> tuple[Keyring, tuple[str, ...]]:
     """Return the keys in a Secret with their rights, and a message for each problem with the rights.
 
-    A key with invalid rights keeps its rights in ``before``, and is rejected if it was not accepted before. Expired
-    keys are omitted. ``tokens_counted``: whether the gateway counts tokens, which token limits require.
+    A key with invalid rights keeps its rights in ``before``. It is omitted if ``before`` neither accepts it nor has
+    rights for it. If the whole annotation is invalid, this applies to all keys. Expired keys are not accepted.
+    ``secret`` is None if it does not exist. ``tokens_counted``: whether the gateway counts tokens, which token limits
+    require.
     """
     rights, problems = _parse_annotation(secret, tokens_counted=tokens_counted)
     key_rights, accepted = {}, []
@@ -146,7 +151,8 @@ def _subject_rights(
 ) -> dict[str, Rights]:
     """Return the rights of JWT subjects, by name.
 
-    A subject with expired or invalid rights does not get the rights of the entry for all subjects.
+    A subject with invalid rights keeps its rights in ``before``. If it has none there, or its rights have expired, it
+    may use no model, and does not get the rights of the entry for all subjects.
     """
     subjects = {}
     for name in {*rights, *problems, *(before.rights if "" in problems else ())}:
@@ -195,7 +201,7 @@ def hash_keys(secret: Object | None) -> tuple[tuple[str, str], ...]:
     """Return the SHA-256 and the name of each API key in a Secret. The hash is upper-case hex, as in HAProxy.
 
     White space around a key is removed. Empty values, and values that are not base64, are ignored. If a Secret contains
-    a key twice, the first name counts.
+    a key twice, the first name in alphabetical order counts.
     """
     names: dict[str, str] = {}
     for name, value in sorted(((secret or {}).get("data") or {}).items()):

@@ -22,7 +22,7 @@ SILENT_SECONDS = 60.0
 many."""
 _SILENT_REQUESTS = 4
 _SILENT_RATIO = 10
-"""Number of answers that each other pod must have given per open request of a silent pod."""
+"""Number of successful answers that each healthy pod must have given on average, per open request of a silent pod."""
 _FIRST_SECONDS, _LONGEST_SECONDS = 30.0, 480.0
 _NEVER = float("-inf")
 _PODS_PER_OUTLIER = 3
@@ -85,7 +85,7 @@ class Outliers:
         self._answered: dict[str, int] = {}
 
     def observe(self, now: float, counts: Mapping[str, Mapping[str, Count]]) -> list[Verdict]:
-        """Process new counts by backend name and server name. Return the servers that are skipped from now on.
+        """Process new counts by backend name and server name. Return the servers that are newly skipped.
 
         Backends without changes may be omitted. ``now`` is a time in seconds.
         """
@@ -94,7 +94,7 @@ class Outliers:
     def expire(self, now: float) -> bool:
         """Readmit servers that have been skipped long enough. Return whether there were any.
 
-        After a single further error, a readmitted server is skipped again.
+        A single further error suffices to skip a readmitted server again.
         """
         expired = [
             one
@@ -107,7 +107,8 @@ class Outliers:
         return bool(expired)
 
     def filter(self, table: RoutingTable) -> RoutingTable:
-        """Return the table without skipped endpoints. Forget removed backends and endpoints."""
+        """Return the table without skipped endpoints, but with all endpoints of a backend if all of them are skipped.
+        Forget removed backends, and removed endpoints if any endpoint is skipped."""
         for removed in self._records.keys() - table.backends.keys():
             del self._records[removed]
             self._answered.pop(removed, None)
@@ -177,7 +178,8 @@ class Outliers:
             record.silent_since, record.answered_then = now, self._answered[backend]
 
     def _find_fault(self, now: float, backend: str, record: _Record, healthy: int) -> str:
-        """Return the reason to skip a server; empty if the server works."""
+        """Return the reason to skip a server; empty if there is none. ``healthy`` is the number of other servers that
+        answer successfully."""
         if record.errors >= ERRORS:
             return f"its last {record.errors} responses were errors"
         if record.silent_since is None or now - record.silent_since < SILENT_SECONDS:

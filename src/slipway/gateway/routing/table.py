@@ -50,7 +50,7 @@ class Backend(NamedTuple):
         return f"{self.namespace}:{self.service}"
 
     def target(self, target: Target) -> str:
-        """Return the name of the backend to which a target of the route leads."""
+        """Return the name of the backend to which a target of the route leads. The backend may not exist."""
         return f"{self.namespace}:{target.service or self.service}"
 
 
@@ -65,10 +65,11 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str = ""
     features: tuple[str, ...] = ()
     labels: Mapping[str, str] = {}
+    """Labels that label selectors match. The answer does not contain them."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the card as a JSON object, with the fields in the order of OpenAI's documentation. Omit ``source``
-        if it is unknown."""
+        """Return the card as a JSON object, with the fields in the order of OpenAI's documentation. Omit the labels,
+        and ``source`` if it is empty."""
         card: dict[str, Any] = {
             "id": self.id,
             "object": self.object,
@@ -88,13 +89,14 @@ class RoutingTable(NamedTuple):
     models: Mapping[str, str]
     """Model ID in requests -> backend name."""
     cards: Mapping[str, Card]
-    """Model ID in requests -> card in the model list."""
+    """Model ID in requests -> card. The model list contains only the cards of ``listed`` IDs."""
     listed: tuple[str, ...]
-    """IDs in the model list: all public IDs, and ``namespace/name`` for each Service without a public ID."""
+    """IDs in the complete model list: all public IDs, and ``namespace/name`` of each Service that has this ID but no
+    public ID."""
     aliases: frozenset[str] = frozenset()
     """IDs that are only aliases of a Service."""
     refused: Mapping[str, str] = {}
-    """ID of a rejected model, which has no backend -> reason of the rejection."""
+    """ID of a rejected model, which is not in ``models`` -> reason of the rejection."""
 
 
 EMPTY = RoutingTable({}, {}, {}, ())
@@ -134,7 +136,7 @@ class _Slice(NamedTuple):
     hosts: tuple[str, ...]
     """Addresses of the endpoints that accept new requests."""
     has_foreign: bool
-    """Whether the slice has further endpoints, which are ignored because they are not pods in the namespace."""
+    """Whether the slice has further ready endpoints, which are ignored because they are not pods in its namespace."""
 
 
 class TableBuilder:
@@ -150,7 +152,8 @@ class TableBuilder:
     def build(
         self, services: Iterable[Object], slices: Iterable[Object], rules: Rules = DEFAULT
     ) -> tuple[RoutingTable, tuple[Fault, ...]]:
-        """Return the table for ``services``, and their faults. Ignore EndpointSlices of other Services."""
+        """Return the table for ``services``, and their faults. Ignore EndpointSlices of other Services. ``rules`` are
+        the operator's rules for namespaces and model IDs."""
         faults: dict[tuple[str, str], list[str]] = {}
         services = list(services)
         routed = _limit_namespaces(self._parse_services(services, rules, faults), faults)
@@ -241,7 +244,7 @@ def _weight(service: RoutedService) -> int:
 
 def _limit_namespaces(routed: Iterable[RoutedService], faults: dict[tuple[str, str], list[str]]) -> list[RoutedService]:
     """Return the Services that fit in the limit of their namespace, oldest first, so that a new Service displaces no
-    older Service. Add a fault for each omitted Service."""
+    older Service. Add a fault to ``faults`` for each omitted Service."""
     used: dict[str, int] = {}
     accepted = []
     for service in by_age(routed):
@@ -256,7 +259,7 @@ def _limit_namespaces(routed: Iterable[RoutedService], faults: dict[tuple[str, s
 
 
 def find_lost_ids(table: RoutingTable) -> list[Fault]:
-    """Return a fault for each model ID of a Service that already belongs to an older Service."""
+    """Return a fault for each model ID in a Service's route that leads to another Service. Ignore internal Services."""
     faults = []
     for backend in table.backends.values():
         for model in () if backend.route.internal else backend.route.models:

@@ -52,7 +52,7 @@ def client_limit(settings: Settings) -> int:
 def address_limit(settings: Settings) -> int:
     """Return the maximum number of concurrent connections and HTTP/2 requests of one client address.
 
-    If buffers are scarce, requests of the address in hops also count.
+    If buffers are scarce, requests of the address in hops also count. 0 means no limit.
     """
     share = _share(settings, client_limit(settings))
     return min(share, _buffer_share(settings)) if _buffers_are_scarce(settings) else share

@@ -24,8 +24,8 @@ _SECONDS = 600
 
 
 def rules(settings: Settings) -> tuple[str, ...]:
-    """Return the CORS rules of the public frontend. They must precede the check of API keys, because preflight
-    requests contain no key."""
+    """Return the CORS rules of the public frontend. They must precede the check of API keys, because preflight requests
+    contain no key. Empty if no origins are configured."""
     if not settings.cors_origins:
         return ()
     from_page = f"{{ var({ORIGIN}) -m found }}"

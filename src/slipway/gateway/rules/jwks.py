@@ -35,7 +35,7 @@ MAP = "jwt.map"
 SHOW_CERTIFICATES = "show ssl jwt"
 """HAProxy's command that lists the loaded certificates."""
 _ANONYMOUS = "-"
-"""Key of the map entry for tokens without a key ID."""
+"""Key of the map entry for tokens without a ``kid``."""
 _RSA_BITS = range(2048, 4097)
 _MOST_EXPONENT = 1 << 32
 _SIGNER = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -85,7 +85,8 @@ class _Jwks(msgspec.Struct, frozen=True):
 
 
 def parse_jwks(text: bytes, algorithms: Collection[str]) -> tuple[tuple[VerificationKey, ...], tuple[str, ...]]:
-    """Return the usable keys in a JWKS, and a message for each ignored key.
+    """Return the usable keys in a JWKS, and a message for each ignored key. All keys above ``MOST_KEYS`` have one
+    message.
 
     Raise JwksError if the JWKS is invalid or no key is usable.
     """
@@ -109,10 +110,10 @@ def parse_jwks(text: bytes, algorithms: Collection[str]) -> tuple[tuple[Verifica
 
 
 def map_entries(run_directory: str, keys: Iterable[VerificationKey]) -> dict[str, str]:
-    """Return the map from key IDs to keys. A key ID is the upper-case SHA-256 of a ``kid``, and a key is
-    ``ALGORITHM:PATH``.
+    """Return the map from the upper-case SHA-256 of each ``kid`` to ``ALGORITHM:PATH``. PATH is the path of the key's
+    certificate.
 
-    If there is only one key, the map also has an entry for tokens without a key ID. With several keys, such tokens are
+    If there is only one key, the map also has an entry for tokens without a ``kid``. With several keys, such tokens are
     ambiguous and rejected.
     """
     entries = {_digest(key.kid): f"{key.algorithm}:{run_directory}/{key.file}" for key in keys}
@@ -137,7 +138,8 @@ def _digest(kid: str) -> str:
 
 
 def _parse_key(entry: msgspec.Raw, earlier: Container[str], algorithms: Collection[str]) -> VerificationKey:
-    """Parse one key of a JWKS. Raise UnusableKeyError, whose message contains no text from the JWKS."""
+    """Parse one key of a JWKS. ``earlier`` contains the ``kid`` of each earlier key. Raise UnusableKeyError if the key
+    is not usable; the message contains no text from the JWKS."""
     try:
         jwk = decode_json(entry, _Jwk, most=MOST_BYTES)
     except DecodingError as error:

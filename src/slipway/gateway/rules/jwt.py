@@ -56,7 +56,8 @@ def global_lines(settings: Settings) -> str:
 
 
 def rules(settings: Settings) -> str:
-    """Return the rules that identify a client without an API key by its token, and reject invalid tokens."""
+    """Return the rules that identify a client without an API key by its token, and reject invalid tokens. Empty if no
+    tokens are accepted."""
     if not settings.jwt:
         return ""
     run = settings.run_directory

@@ -1,8 +1,8 @@
 """Rules that enforce the rights and limits of API keys and subjects. Pure.
 
-A stick table counts concurrent requests by the name of the key or subject. ``limits.lua`` counts all requests, and
-``tokens.lua`` counts the tokens of answers. The control process reads both counts, and grants further requests
-(``ledger.py``).
+A stick table counts concurrent requests by the name of the key or subject. ``limits.lua`` counts the requests of keys
+and subjects with limits, and ``tokens.lua`` counts the tokens of their answers. The control process reads both counts,
+and grants further requests (``ledger.py``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ it."""
 
 
 def permitted_backends(rights: Rights, table: RoutingTable) -> frozenset[str]:
-    """Return the names of the backends that a restricted key may use."""
+    """Return the names of the backends that a restricted key may use. Empty for unrestricted rights, although these
+    allow all backends."""
     named = {table.models[model] for model in rights.models if model in table.models}
     spaces = {model.removesuffix(_ALL_OF_NAMESPACE) for model in rights.models if model.endswith(_ALL_OF_NAMESPACE)}
     requirements = parse(rights.selector) if rights.selector.strip() else ()
@@ -125,7 +126,8 @@ def drop_keys(condition: str = "!{ var(txn.hold) -m str moved }") -> str:
     """Return the rule that removes API keys from requests, so that no engine gets a key.
 
     The rule also applies if the gateway requires no keys. It removes the headers of OpenAI's, Anthropic's and Azure's
-    clients.
+    clients from the requests that meet ``condition``. By default, only requests that move to another process keep their
+    key, because that process checks it again.
     """
     return f"    http-request del-header {HEADERS} -m reg if {condition}"
 
@@ -152,7 +154,7 @@ def hide_models(settings: Settings) -> str:
     """Return the rules that hide models from restricted keys.
 
     The rules must precede the answer for unknown models. For a model that a key must not use, whether served or
-    rejected, the key gets the same answer as for a model that does not exist.
+    rejected, the key gets the same answer as for a model that does not exist. Empty if no keys are required.
     """
     if not settings.api_keys_secret:
         return ""
@@ -172,7 +174,7 @@ def global_lines(settings: Settings) -> str:
 
 def rules(settings: Settings) -> tuple[str, ...]:
     """Return the rules that reject requests above the limits of a key before the body is read, and set the headers
-    ``x-ratelimit-*``."""
+    ``x-ratelimit-*``. Empty if no keys are required."""
     if not settings.api_keys_secret:
         return ()
     return (
@@ -225,7 +227,7 @@ class HolderEntry(NamedTuple):
 SHOW_LIMITS, SHOW_SPENT = "show slipway limits", "show slipway spent"
 _SET_LIMITS, _DROP_LIMITS = "set slipway limits", "drop slipway limits"
 _MOST_WORDS, _MOST_COMMAND = 40, 6000
-"""Maximum number of grants in one command, and maximum length of a command in bytes."""
+"""Maximum number of entries in one command, and maximum length of all entries of a command in bytes."""
 
 
 def parse_entries(answer: str) -> dict[str, HolderEntry]:

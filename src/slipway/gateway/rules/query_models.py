@@ -35,10 +35,10 @@ def arguments() -> str:
 
 
 def sections(settings: Settings, hold: str, lacks: str, last_rules: str, most_bytes: int) -> str:
-    """Return the sections of haproxy.cfg with the backend and the frontend for these requests.
+    """Return the sections of haproxy.cfg with the backend and the frontend for requests with the model in the query.
 
     ``hold`` are the rules that hold requests, and ``last_rules`` those for every request to a model. ``lacks`` is the
-    condition that the engine does not serve the path. ``most_bytes`` is the maximum body size.
+    condition that the engine does not serve the path. ``most_bytes`` is the maximum size of a request body in bytes.
     """
     run = settings.run_directory
     too_large = errors.return_rule(errors.TOO_LARGE)

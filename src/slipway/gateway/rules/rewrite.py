@@ -20,7 +20,8 @@ from slipway.gateway.settings import Settings
 
 DROPPED_MAP, NAMES_MAP = "dropped.map", "names.map"
 CHANGED = "{ var(txn.text) -m found }"
-"""HAProxy condition that is true if the body must be changed, so that the request takes the hop."""
+"""HAProxy condition that is true if the request takes the hop, because its body must be changed or its answer must
+begin in time."""
 _SOCKET = "again.sock"
 _BACKEND_HEADER = "x-slipway-backend"
 
@@ -36,7 +37,7 @@ def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
 
 def _plain_names(table: RoutingTable) -> list[tuple[str, str]]:
     """Return pairs of an ID ``namespace/name`` and the engine's name for the model, if the name is shorter. The
-    engine's name is the first ID of the route."""
+    engine's name is the first ID of the route, or the Service's name if the route has no IDs."""
     pairs = []
     for model, name in table.models.items():
         backend = table.backends[name]

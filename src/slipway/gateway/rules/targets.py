@@ -135,7 +135,8 @@ def rules(run: str, lacks: str) -> str:
     """Return the rules of the public frontend that select a target. They need ``txn.be``, the name of the backend, and
     must precede the rules that count its requests.
 
-    ``lacks`` is the condition that the engine does not serve the path. Lua checks this itself for several targets.
+    ``lacks`` is the condition that the engine does not serve the path. If Lua selects the target, it checks this
+    itself.
     """
     shared, other = f"{{ var(txn.targets) -m beg {_SHARES} }}", "var(txn.targets),field(3,&)"
     is_drawn = f"{{ var(txn.targets),field(2,&),sub({_SEQUENCE}) gt 0 }}"
@@ -153,7 +154,7 @@ def sections(settings: Settings, reading: str, after_hold: str, last_rules: str,
     """Return the sections of haproxy.cfg for the hop.
 
     ``reading`` are the rules that read the body, ``after_hold`` those after a wait, and ``last_rules`` those for every
-    request to a model. ``changed`` is the condition that the body must be changed.
+    request to a model. ``changed`` is the condition ``rewrite.CHANGED``.
     """
     run = settings.run_directory
     held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"

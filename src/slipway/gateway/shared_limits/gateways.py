@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from slipway.gateway.shared_limits.usage import Days, Peer, Report, Window
 
 _RETIRED_SECONDS = 70.0
-"""Seconds for which the use in the last minute of a retired gateway still counts."""
+"""Seconds after the last report of a retired gateway for which its use in the last minute still counts."""
 
 
 class Gateways:
@@ -28,7 +28,7 @@ class Gateways:
         return len(self.addresses) + 1
 
     def is_fresh(self, address: str) -> bool:
-        """Whether a gateway answered the last request."""
+        """Whether the gateway at ``address`` answered the last request."""
         return address in self.peers and self.peers[address].fresh
 
     @property
@@ -42,7 +42,8 @@ class Gateways:
         return frozenset(address for address in self.addresses if not self.is_fresh(address))
 
     def update_peer(self, now: float, address: str, report: Report) -> tuple[Peer, Peer | None]:
-        """Return the peer that sent a report, and the peer that it replaced at the same address, or None."""
+        """Return the peer that sent a report, which is a new peer if another process sent it. Also return the previous
+        peer at this address if it has another instance ID, and otherwise None."""
         peer, before = self.peers.get(address), None
         if peer is None or (peer.instance, peer.epoch) != (report.instance, report.epoch):
             # A restarted process reports the last minute of the previous process.
@@ -53,8 +54,8 @@ class Gateways:
         return peer, before
 
     def set_addresses(self, now: float, addresses: Iterable[str]) -> list[Peer]:
-        """Set the other gateways that share the limits. Return the retired gateways, whose last minute still
-        counts."""
+        """Set the other gateways that share the limits. Return the peers that are no longer among them. These are
+        retired: if they reported recently, their use in the last minute still counts."""
         self.addresses = tuple(addresses)
         ended = [self.peers.pop(address) for address in self.peers.keys() - set(self.addresses)]
         for peer in ended:
@@ -68,7 +69,8 @@ class Gateways:
             self._retired.append(peer)
 
     def windows(self, holder: str) -> list[Window]:
-        """Return a holder's use in the last minute at each other gateway, including retired gateways."""
+        """Return the windows with a holder's use at the other gateways, including retired gateways. Omit gateways at
+        which the holder has no window."""
         windows = (peer.windows.get(holder) for peer in (*self.peers.values(), *self._retired))
         return [window for window in windows if window]
 
@@ -113,7 +115,7 @@ class Gateways:
         return total
 
     def instances_with(self, holder: str, quality: str) -> set[str]:
-        """Return the instance IDs of the responding gateways at which a holder's request waits (``waiting``), or at
-        which its requests recently arrived (``eager``)."""
+        """Return the instance IDs of the responding gateways at which a holder's request waits, if ``quality`` is
+        ``waiting``, or at which its requests recently arrived, if ``quality`` is ``eager``."""
         records = ((peer.instance, peer.records.get(holder)) for peer in self.peers.values() if peer.fresh)
         return {instance for instance, record in records if record and getattr(record, quality)}

@@ -11,8 +11,8 @@ from slipway.gateway.shared_limits.usage import NONE, Window
 
 
 class Grant(NamedTuple):
-    """The data with which ``limits.lua`` accepts or rejects a holder's requests. A field is None if the holder has no
-    such limit."""
+    """The data with which ``limits.lua`` accepts or rejects a holder's requests. If the holder has no such limit, a
+    number is None, and a time is 0. Total numbers of requests count from the birth of the holder's entry in HAProxy."""
 
     alone: int | None = None
     """Number of requests per minute that are allowed while the control process does not respond."""
@@ -23,10 +23,14 @@ class Grant(NamedTuple):
     minute_frees: int = 0
     """Unix time from which the limit per minute allows requests again; 0 if none were used in the last minute."""
     tokens_rest: int | None = None
+    """Number of tokens that the limit per minute still allows; negative if the limit is exceeded."""
     tokens_free: int = 0
+    """Unix time from which the limit of tokens per minute allows requests again; 0 if it allows them now."""
     day_until: int | None = None
     day_zero: int | None = None
+    """As ``minute_until`` and ``minute_zero``, for the limit per day."""
     day_tokens_rest: int | None = None
+    """As ``tokens_rest``, for the limit per day."""
     day_ends: int = 0
     """Unix time at which the day ends, which is midnight in UTC."""
 
@@ -41,7 +45,7 @@ class Grant(NamedTuple):
 
 
 class HolderGrant(NamedTuple):
-    """A grant for a holder, whose entry in HAProxy must have the given birth."""
+    """A grant for a holder. It applies only to the entry in HAProxy with the ID ``birth``."""
 
     holder: str
     birth: str
@@ -75,8 +79,8 @@ class OwnUse:
         self.claim = 0
         """Version of the ledger at which ``planned`` last increased."""
         self.demand = 0
-        """Version of the ledger at which a request last arrived or began to wait. If fewer requests than gateways
-        remain, this gateway takes none of them before all other gateways know this version."""
+        """Version of the ledger at which a request last arrived after a pause, or began to wait. If fewer requests than
+        gateways remain, this gateway plans no more of them before all other gateways know this version."""
 
     def reset_entry(self, birth: str) -> None:
         """Reset the state of the entry in HAProxy, which has a new entry, or none if ``birth`` is empty."""
@@ -99,6 +103,8 @@ class Saved(msgspec.Struct, frozen=True):
     instance: str
     day: str
     days: dict[str, dict[str, tuple[int, int]]]
+    """Instance ID of a gateway -> holder -> requests and tokens on ``day``."""
     minutes: dict[str, tuple[int, int]] = {}
+    """Holder -> requests and tokens at this gateway in the last minute."""
     entries: dict[str, tuple[str, int]] = {}
     """Holder -> birth and counted requests of the holder's entry in HAProxy."""

@@ -56,7 +56,7 @@ class Ledger:
         self.version = 0
         """Version of the ledger, which increases with each change."""
         self._claim = 0
-        """Version at which a silent gateway last responded again. All others must know it before a plan takes
+        """Version at which a silent or new gateway last began to respond. All others must know it before a plan takes
         effect."""
         self._confirmed_versions: dict[str, int] = {}
         """Epoch of another gateway's process -> version of its report on which the last confirmed grants are based."""
@@ -90,8 +90,8 @@ class Ledger:
         waiting: bool = False,
         until: tuple[int, int] = (0, 0),
     ) -> None:
-        """Update a holder from its entry in HAProxy. A new birth means a new entry, whose number of requests started
-        at zero."""
+        """Update a holder from its entry in HAProxy. A new birth means a new entry, whose number of requests started at
+        zero. The parameters from ``birth`` on are the fields of ``HolderEntry``."""
         own = self._get_own(holder)
         if own.birth != birth:
             own.reset_entry(birth)
@@ -109,8 +109,8 @@ class Ledger:
         self._touch(holder)
 
     def count(self, now: float, holder: str, used: Used) -> None:
-        """Add ``used`` requests and tokens to this gateway's use. The use of the day is counted only for holders with
-        a limit per day."""
+        """Add ``used`` requests and tokens to this gateway's use. Ignore holders without limits. The use of the day is
+        counted only for holders with a limit per day."""
         limits = get_limits(self.limits, holder)
         if used == NONE or limits is None:
             return
@@ -142,8 +142,9 @@ class Ledger:
         return [holder for holder in due if holder in self.holders]
 
     def expire(self, now: float, due: Iterable[str]) -> list[tuple[str, str, int]]:
-        """End expired states of the holders in ``due``. Return the entries that HAProxy may delete, as tuples of the
-        holder, the birth and the number of counted requests.
+        """Reset ``eager`` and ``waiting`` of the holders in ``due`` if they have expired, and forget holders with
+        neither an entry in HAProxy nor use in the last minute. Return the idle entries, which HAProxy may delete, as
+        tuples of the holder, the birth and the number of counted requests.
 
         The use of the day of deleted entries is kept.
         """
@@ -206,8 +207,9 @@ class Ledger:
         """Return the report for a gateway that already has all changes of the process ``epoch`` up to version
         ``since``.
 
-        ``asker`` is the epoch of the requesting process, and ``address`` its address. If ``complete``, the report
-        includes the counts of gateways that the requesting gateway can query itself.
+        If ``epoch`` is not the epoch of this process, that gateway has none of its changes. ``asker`` is the epoch of
+        the requesting process, and ``address`` its address. The report includes the counts of gateways that the
+        requesting gateway can query itself only if ``complete`` is true, or if that gateway has no changes yet.
         """
         since = since if epoch == self.epoch else 0
         live = set() if complete or not since else {peer.instance for peer in self.gateways.fresh}
@@ -277,7 +279,8 @@ class Ledger:
     # Grants
 
     def build_grants(self, now: float, day_ends: float, due: Iterable[str]) -> list[HolderGrant]:
-        """Return new grants for the holders in ``due`` whose grants change.
+        """Return new grants for the holders in ``due`` whose grants change. ``day_ends`` is the Unix time at which the
+        day ends.
 
         Until a grant is confirmed, HAProxy may have the old or the new grant. The reservation is therefore the larger
         of both.
@@ -382,8 +385,8 @@ class Ledger:
             own.claim = self.version
 
     def _share(self, holder: str, own: OwnUse, free: int, planned: int) -> int:
-        """Return this gateway's share of the ``free`` requests. The shares of all gateways add up to at most
-        ``free``."""
+        """Return this gateway's share of the ``free`` requests. The shares of all gateways add up to at most ``free``.
+        ``planned`` is the current plan, which remains while others do not know the demand."""
         number = self.gateways.number
         if free >= number:
             return free // (number if own.eager or number == 1 else number * _IDLE_PART)
@@ -413,7 +416,8 @@ class Ledger:
     def restore(self, now: float, saved: Saved) -> None:
         """Restore the state of the previous process in this pod. The caller must call ``begin_day`` first.
 
-        The use in the last minute counts as used now. HAProxy itself reports its grants.
+        The use of the day is restored only if it is still the same day. The use in the last minute counts as used now.
+        HAProxy itself reports its grants.
         """
         self.instance = saved.instance
         if saved.day == self.days.day:

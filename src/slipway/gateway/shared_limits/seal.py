@@ -28,7 +28,8 @@ _REQUEST, _ANSWER = b"request", b"answer"
 
 
 class SealError(ValueError):
-    """A message is not from a gateway. The text of the error is the reason, and contains no part of the message."""
+    """A message is missing, invalid, too old, or not from a gateway. The text of the error is the reason, and contains
+    no part of the message."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -37,6 +38,7 @@ class Request(msgspec.Struct, frozen=True):
     to: Annotated[str, msgspec.Meta(max_length=100)]
     """Address of the recipient."""
     nonce: Annotated[str, msgspec.Meta(min_length=32, max_length=64)]
+    """Random number that the signature of the answer covers."""
     at: int
     """Unix time at which the request was sent."""
     asker: Annotated[str, msgspec.Meta(max_length=64)]
@@ -48,7 +50,9 @@ class Request(msgspec.Struct, frozen=True):
     epoch: Annotated[str, msgspec.Meta(max_length=64)] = ""
     """Epoch of the recipient's process in its last report."""
     since: Count = 0
+    """Version of the recipient's last report, to get only later changes; 0 to get all records."""
     complete: bool = False
+    """Whether the answer must include the counts of gateways that the sender can query itself."""
 
 
 class Seal:
@@ -85,8 +89,8 @@ class Seal:
         return self._sign(_ANSWER, nonce.encode(), body).encode() + body
 
     def open_answer(self, nonce: str, answer: bytes) -> Report:
-        """Verify an answer and return its report. Raise SealError unless a gateway sent it as the answer to the
-        request with the given nonce."""
+        """Verify an answer and return its report. Raise SealError if it is unreadable, or no gateway sent it as the
+        answer to the request with the given nonce."""
         body = self._verify(answer, _ANSWER, nonce.encode())
         try:
             return decode_json(body, Report, most=MOST_BYTES)

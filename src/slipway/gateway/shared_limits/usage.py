@@ -59,7 +59,7 @@ NONE = Used()
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """The counts of one gateway for one holder."""
+    """The counts of one gateway for one holder. If another gateway reports them, only ``day`` is set."""
 
     instance: str
     holder: str
@@ -94,8 +94,8 @@ class Report(msgspec.Struct, frozen=True):
     version: Count
     """Version of this report. The next request contains it to get only later changes."""
     acknowledged: Count | None = msgspec.field(name="seen")
-    """Version of the requesting gateway's report on which the last grants are based. None if that gateway does not
-    respond, so that the grants leave it its equal part."""
+    """Version of the requesting gateway's report on which the last grants are based. 0 if there are no such grants.
+    None if that gateway does not respond, so that the grants leave it its equal part."""
     more: bool
     """Whether further records did not fit in this report."""
     records: Annotated[tuple[Record, ...], msgspec.Meta(max_length=MOST_RECORDS)]
@@ -142,7 +142,8 @@ def free_at(windows: Iterable[Window], index: int, needed: int) -> int:
     """Return the Unix time at which ``needed`` requests (``index`` 0) or tokens (``index`` 1) will have expired in the
     windows.
 
-    Return 0 if none are needed or the windows are empty.
+    If the windows contain fewer, return the time at which all will have expired. Return 0 if none are needed or the
+    windows are empty.
     """
     if needed <= 0:
         return 0
@@ -160,12 +161,14 @@ class Days:
 
     def __init__(self) -> None:
         self.day = ""
+        """Date of the current day (ISO format, UTC); empty before the first day."""
         self._counts: dict[str, dict[str, Used]] = {}
         self._totals: dict[str, Used] = {}
         self.size = 0
+        """Number of counts. There is one for each holder and gateway."""
 
     def begin(self, now: float) -> bool:
-        """Start a new day if the Unix time ``now`` is in another day. Return whether it is.
+        """Start a new day if the Unix time ``now`` is in another day (UTC). Return whether a new day started.
 
         If a clock is set back past midnight by less than an hour, the previous day does not start again.
         """
@@ -185,8 +188,8 @@ class Days:
         return self._counts.get(instance, {}).get(holder, NONE)
 
     def raise_count(self, instance: str, holder: str, used: Used) -> bool:
-        """Raise the count of a holder at a gateway to ``used``, but never lower it. Return whether the count
-        changed."""
+        """Raise the count of a holder at a gateway to ``used``, but never lower it. Ignore a new gateway if there are
+        already ``MOST_INSTANCES``. Return whether the count changed."""
         if instance not in self._counts and len(self._counts) >= MOST_INSTANCES:
             return False
         counts = self._counts.setdefault(instance, {})
@@ -234,9 +237,11 @@ class Peer:
     def __init__(self, instance: str, epoch: str) -> None:
         self.instance, self.epoch = instance, epoch
         self.version, self.complete = 0, False
+        """Version of the gateway's last report, and whether the gateway has sent all its records."""
         self.fresh = False
         """Whether the gateway answered the last request."""
         self.reported_at = 0.0
+        """Time of the gateway's last report, in seconds of the steady clock."""
         self.acknowledged: int | None = 0
         """The field ``acknowledged`` of the gateway's last report."""
         self.records: dict[str, Record] = {}
@@ -256,8 +261,9 @@ class Peer:
             del self.records[holder], self.windows[holder]
 
     def add_record(self, now: float, record: Record) -> None:
-        """Store a record of the peer's use, unless there are too many. Add the difference to the previous record to
-        the last minute, but at most the use that the record reports for the last minute."""
+        """Store a record of the peer's use, unless there are too many. Add the use since the previous record to the
+        last minute, but at most the use that the record reports for the last minute. If there is no previous record
+        with the same ``born``, add the latter."""
         before = self.records.get(record.holder)
         if before is None and len(self.records) >= MOST_HOLDERS:
             return

@@ -59,11 +59,11 @@ _KEYS_SECONDS = 5.0
 _SETTLE_SECONDS = 0.02
 DEFAULTS = Settings()
 _MOST_CHARACTERS = 4 << 20
-"""Maximum number of characters of the cached annotations of one namespace, which is many times the namespace's limit in
-the table."""
+"""Maximum number of characters of the cached routes of one namespace, which is many times the namespace's limit in the
+table."""
 _REPORTS_PER_MINUTE = 50
-"""Maximum number of faults, and of handovers, per minute and namespace that are logged and recorded as Events. It
-prevents a tenant from flooding the log."""
+"""Maximum number of reports per minute for each subject. A subject is the faults in one namespace, the wake-ups in one
+namespace, or the handovers between two namespaces. The limit prevents a tenant from flooding the log and the Events."""
 
 
 class _RateLimiter:
@@ -152,7 +152,8 @@ class KubernetesSource:
                 await asyncio.sleep(_SETTLE_SECONDS)
 
     def _exchange_addresses(self) -> dict[str, bool]:
-        """Return whether each gateway pod is Ready, by the address of its exchange (``host:port``)."""
+        """Return whether each gateway pod is Ready, by the address of its exchange (``host:port``). The addresses are
+        of the same IP family as this pod's address. Empty if gateways share no limits."""
         _host, port = split_address(self._settings.exchange_listen)
         family = "IPv6" if ":" in os.environ.get("POD_IP", "") else "IPv4"
         pieces = self._gateways.store.all() if self._gateways else ()
@@ -192,7 +193,7 @@ class KubernetesSource:
         return Rules(self._settings.id_owners, frozenset(self._settings.hub_organizations), namespaces)
 
     def _report_faults(self, faults: frozenset[Fault]) -> None:
-        """Log each new fault, and record an Event for its Service."""
+        """Log each new fault, and record an Event for its Service. Faults above the rate limit remain new."""
         reported = set(faults & self._reported)
         for fault in sorted(faults - self._reported):
             if not self._limiter.allows(f"faults in namespace {fault.namespace}"):
@@ -205,7 +206,8 @@ class KubernetesSource:
         self._reported = frozenset(reported)
 
     def _report_handovers(self, table: RoutingTable, services: list[Object]) -> None:
-        """Log IDs that now lead to another Service, and record Events for both Services, even if one was deleted."""
+        """Log IDs that now lead to another Service, and record Events for both Services, even if one was deleted.
+        Ignore handovers above the rate limit."""
         uids = {f"{key(service).namespace}:{key(service).name}": uid(service) for service in services}
         for handover in self._handovers.observe(table, uids):
             between = f"IDs that move from namespace {handover.loser.namespace} to {handover.winner.namespace}"
@@ -219,13 +221,14 @@ class KubernetesSource:
         self._recorder.record(SERVICE, _reference(winner), "Normal", "IdTaken", handover.message_to_winner())
 
     def report_not_woken(self, backend: Backend, message: str) -> None:
-        """Record an Event for the Service of a model that cannot be scaled from zero."""
+        """Record an Event for the Service of a model that cannot be scaled from zero, if the Service still exists."""
         service = self._services.store.get(Key(backend.namespace, backend.service))
         if service is not None:
             self._recorder.record(SERVICE, service, "Warning", "NotWoken", message)
 
     def report_woken(self, backend: Backend, message: str) -> None:
-        """Record an Event for the resource that was scaled from zero, which is the owner of the Service."""
+        """Record an Event for the resource that owns the Service of a model that was scaled from zero. Do nothing if
+        there is no owner, or the rate limit is exceeded."""
         service = self._services.store.get(Key(backend.namespace, backend.service))
         owner = controller_owner(service) if service is not None else None
         if owner is None or not self._limiter.allows(f"wake-ups in namespace {backend.namespace}"):
@@ -245,7 +248,7 @@ class KubernetesSource:
     async def _read_keys(self, secret: Key) -> Keyring:
         """Read the API keys. Return an empty keyring if the Secret does not exist.
 
-        Retry until the API server responds. Until then, the old keys remain valid.
+        After any other error, retry until the API server returns the Secret. Until then, the old keys remain valid.
         """
         pause = 1.0
         while True:
@@ -279,7 +282,7 @@ def _reference(holder: Holder) -> Object:
 
 
 class AnnotationBudget:
-    """The limit for the characters of annotations that the cache keeps for each namespace."""
+    """The limit for the characters of routes that the cache keeps for each namespace."""
 
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}
@@ -305,7 +308,8 @@ class AnnotationBudget:
 def _trim_service(service: Object) -> Object:
     """Return the fields of a Service that the table and Events need.
 
-    Cut a list or text that is too long, but leave it long enough to be rejected as too long.
+    Cut a list or text that is too long, but leave it long enough to be rejected as too long. Omit a reason why the
+    Service is unready if it is too long.
     """
     metadata = service["metadata"]
     metadata_left = {
@@ -324,8 +328,8 @@ def _trim_service(service: Object) -> Object:
 
 
 def pod_hosts(piece: Object) -> dict[str, bool]:
-    """Return whether each pod in an EndpointSlice is Ready, by the address of the pod. Terminating pods are not
-    Ready."""
+    """Return whether each pod in a trimmed EndpointSlice is Ready, by the address of the pod. Unknown readiness means
+    Ready. Omit endpoints that are not pods in the namespace of the EndpointSlice."""
     namespace = key(piece).namespace
     return {
         host: endpoint["conditions"].get("ready") is not False
@@ -336,7 +340,7 @@ def pod_hosts(piece: Object) -> dict[str, bool]:
 
 
 def _trim_slice(piece: Object) -> Object:
-    """Return the fields of an EndpointSlice that the table needs."""
+    """Return the fields of an EndpointSlice that the table needs, with the first address of each endpoint."""
     metadata = piece["metadata"]
     metadata_left = {k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion") if k in metadata}
     metadata_left["labels"] = {SERVICE_NAME: (metadata.get("labels") or {}).get(SERVICE_NAME, "")}

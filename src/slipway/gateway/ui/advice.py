@@ -13,8 +13,9 @@ class Advice(msgspec.Struct, frozen=True, omit_defaults=True):
     """The advice for one reason of a condition."""
 
     do: str = ""
+    """Advice if no case matches."""
     cases: dict[str, str] = {}
-    """Part of a message -> advice for conditions whose messages contain it."""
+    """Part of a message -> advice for conditions whose messages contain it, ignoring case. The first match counts."""
 
 
 @cache

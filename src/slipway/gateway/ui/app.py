@@ -46,8 +46,8 @@ HEADERS = {
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }
-"""Headers of every answer. They restrict browsers to the gateway's own files, and keep scripts from interpreting text
-as markup."""
+"""Headers of every answer below ``/ui/``. They restrict browsers to the gateway's own files, and keep scripts from
+interpreting text as markup."""
 
 
 class CachedAnswer(NamedTuple):
@@ -146,8 +146,8 @@ class Page:
         application.router.add_get("/ui/{path:.*}", _path_not_found)
 
     async def overview(self, api_key: str = "") -> CachedAnswer:
-        """Return the overview as JSON, with only the models and conflicts that the API key named ``api_key`` may
-        see."""
+        """Return the overview as JSON, with only the models and conflicts that the API key named ``api_key`` may see.
+        An empty name may see everything."""
         name = api_key if get_rights(self._rights(), api_key).restricted else ""
         async with self._lock:
             now = time.monotonic()
@@ -176,7 +176,7 @@ class Page:
 
     async def detail(self, kind: str, namespace: str, name: str, api_key: str = "") -> Detail | None:
         """Return all data of a model. Return None if the model does not exist, or the API key named ``api_key`` must
-        not use it."""
+        not use it. An empty name may use every model. ``kind`` and ``namespace`` are as in ``Model``."""
         counters = await self._get_counters()
         cluster, table = self._visible_to(api_key)
         return build_detail(cluster, table, counters or {}, kind, namespace, name)

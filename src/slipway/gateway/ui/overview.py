@@ -14,7 +14,7 @@ from slipway.gateway.ui.resources import Condition, Resource
 from slipway.kube.schemas.conditions import READY, RECONCILING, STALLED
 
 SERVICE = "services"
-"""Kind of a model that consists only of a labelled Service, which no resource owns."""
+"""Kind of a model that consists only of a labelled Service, which no resource on the page owns."""
 ROUTED = "Routed"
 """Type of the condition that shows whether model IDs lead to the resource."""
 
@@ -32,7 +32,8 @@ class Cluster(NamedTuple):
     """Kinds that cannot be read from the API server."""
 
     def within(self, serves: Callable[[str], bool]) -> Cluster:
-        """Return the state without the namespaces that this gateway does not serve."""
+        """Return the state without resources and faults in namespaces for which ``serves`` returns false. The namespace
+        of a cluster-scoped resource is empty."""
         return self._replace(
             resources=[resource for resource in self.resources if serves(resource.namespace)],
             faults=tuple(fault for fault in self.faults if serves(fault.namespace)),
@@ -43,7 +44,9 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A row of the page: a model, or a resource that models use. The JSON omits empty fields."""
 
     kind: str
+    """Plural and group, such as ``models.example.com``; ``SERVICE`` for a Service that no resource owns."""
     namespace: str
+    """Namespace; empty for cluster-scoped resources."""
     name: str
     state: str
     """State of the model, such as ``ready`` or ``asleep`` (see docs/reference/page.md)."""
@@ -97,11 +100,12 @@ class Service(msgspec.Struct, frozen=True):
     endpoints: tuple[str, ...]
     strategy: str
     targets: tuple[str, ...] = ()
-    """Names of the Services that answer requests for its IDs; empty if only this Service does."""
+    """Names of the Services in the targets of its route. Empty if it has no targets, so that only this Service
+    answers."""
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """All data of one model."""
+    """All data of one model: its row, the conditions of its resource, and its Services."""
 
     model: Model
     conditions: tuple[Condition, ...]
@@ -109,7 +113,8 @@ class Detail(msgspec.Struct, frozen=True):
 
 
 def restrict_to(cluster: Cluster, table: RoutingTable, backends: Collection[str]) -> tuple[Cluster, RoutingTable]:
-    """Return the state and the table with only the given ``backends``, and only the resources that own them."""
+    """Return the state and the table with only the given ``backends``, their faults, and the resources that own
+    them."""
     owned = {owner for name, owner in cluster.owners.items() if name in backends}
     restricted = cluster._replace(
         resources=[resource for resource in cluster.resources if resource.uid in owned],
@@ -141,7 +146,8 @@ def find_conflicts(cluster: Cluster, table: RoutingTable) -> list[Conflict]:
 def build_detail(
     cluster: Cluster, table: RoutingTable, figures: Mapping[str, BackendCounters], kind: str, namespace: str, name: str
 ) -> Detail | None:
-    """Return all data of one model, or None if the model does not exist."""
+    """Return all data of one model, or None if the model does not exist. ``kind``, ``namespace`` and ``name`` are as in
+    ``Model``."""
     index = _ModelIndex(cluster, table, figures)
     for resource in cluster.resources:
         if (resource.kind, resource.namespace, resource.name) == (kind, namespace, name):
@@ -175,7 +181,7 @@ class _ModelIndex:
         return [backend for owner, owned in self._owned.items() if owner not in uids for backend in owned]
 
     def build_services(self, owner: str) -> tuple[Service, ...]:
-        """Return the Services that the resource with the UID ``owner`` owns."""
+        """Return the Services in the routing table that the resource with the UID ``owner`` owns."""
         return tuple(self.build_service(backend) for backend in self._backends_of(owner))
 
     def build_service(self, backend: Backend) -> Service:
@@ -208,7 +214,7 @@ class _ModelIndex:
         )
 
     def build_undeclared(self, backend: Backend) -> Model:
-        """Return the row for a Service that no resource owns."""
+        """Return the row for a Service that no resource on the page owns."""
         state, reason, message = "ready", "", ""
         if not self._ids.get(backend.name) and not backend.route.internal:
             state = "unreachable"
@@ -267,14 +273,16 @@ class _ModelIndex:
         )
 
     def _backends_of(self, owner: str) -> list[Backend]:
-        """Return the backends of the resource with the UID ``owner``: the main backend first, canaries last."""
+        """Return the backends of the resource with the UID ``owner``: the main backend first, and internal backends,
+        such as canaries, last."""
         return sorted(
             self._owned.get(owner, ()),
             key=lambda backend: (backend.route.internal, len(backend.service), backend.service),
         )
 
     def _ordered_ids(self, backend: Backend) -> tuple[str, ...]:
-        """Return the IDs of a backend in the order of its route. IDs with the namespace come last."""
+        """Return the IDs that lead to a backend, in the order of its route. Aliases follow, and IDs that begin with its
+        namespace are last."""
         order = {model: place for place, model in enumerate(backend.route.models)}
         qualified = f"{backend.namespace}/"
         return tuple(
@@ -286,12 +294,14 @@ class _ModelIndex:
 
 
 def _is_adapter(backend: Backend, backends: Sequence[Backend]) -> bool:
-    """Whether another Service of the same resource leads to the same pods."""
+    """Whether a backend is not the main backend, which is the first of ``backends``, but all its pods also belong to
+    it. The Services of adapters have such backends."""
     return backend is not backends[0] and set(backend.endpoints) <= set(backends[0].endpoints)
 
 
 def _serves_nothing(resource: Resource) -> bool:
-    """Whether a resource answers no requests. Controllers report a condition ``Routed`` for all resources that do."""
+    """Whether a resource answers no requests. Controllers report a condition ``Routed`` for all resources that do. The
+    result is false for a resource without conditions, or during its deletion."""
     return bool(resource.conditions) and not resource.leaving and resource.find_condition(ROUTED) is None
 
 
@@ -300,7 +310,7 @@ _UNSEEN_ADVICE = "Check that Slipway's controller is running and serves this API
 
 
 def _advice(state: str, condition: Condition) -> str:
-    """Return the advice for a state and the condition that explains it."""
+    """Return the advice for a state and the condition that explains it; empty if there is none."""
     if state == "unseen":
         return _UNSEEN_ADVICE
     return "" if state in ("ready", "asleep") else advise(condition.reason, condition.message)

@@ -125,7 +125,7 @@ def parse_resource(kind: Kind, obj: Object) -> Resource:
 
 def _parse_devices(spec: Object) -> dict[str, int]:
     """Return the number of devices per replica by type, from a profile (``nvidia-gpu-l4:2``), a number of GPUs, or
-    container limits in a spec."""
+    container requests and limits in a spec. Empty if the spec names no devices."""
     profile = _PROFILE.fullmatch(_text(spec.get("resourceProfile")))
     if profile and not profile["type"].startswith("cpu"):
         return {profile["type"]: int(profile["count"])}

@@ -17,8 +17,7 @@ MODELS_MAP, RINGS_MAP = "models.map", "rings.map"
 def special_models(maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return the map with the IDs of special models, whose requests need more rules than those of ordinary models.
 
-    A special model has several targets, paths that its engine does not serve, prefix hashing, or another name at its
-    engine.
+    A special model has targets, paths that its engine does not serve, prefix hashing, or another name at its engine.
     """
     backends = {name for file in (targets.TARGETS_MAP, LACKS_MAP, RINGS_MAP) for name in maps[file]}
     names = maps[rewrite.NAMES_MAP]

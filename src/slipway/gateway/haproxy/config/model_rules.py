@@ -19,7 +19,7 @@ BEGIN_BYTES = 4096
 SEARCHED_BYTES = 1 << 20
 """Maximum number of bytes of a body in which to search for a prompt, which limits the work for a request."""
 _EMPTY_HASH = 0xEF46DB3751D8E999 - (1 << 64)
-"""The xxh64 hash of the empty text, as a signed number, which HAProxy uses."""
+"""The xxh64 hash of the empty string, as a signed number, which HAProxy uses."""
 AFTER_HOLD = f"""\
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
     http-request reject if {{ var(txn.hold) -m str left }}
@@ -70,7 +70,8 @@ def lacks_condition(run: str, variable: str) -> str:
 
 
 def hold_rules(run: str) -> str:
-    """Return the rules that hold a request until its model has an endpoint.
+    """Return the rules that hold a request until its model has an endpoint. A request that several targets may answer
+    waits in its hop instead.
 
     These rules come late, so that the last endpoint cannot disappear between this check and the choice of an endpoint.
     """
@@ -99,7 +100,8 @@ def _opening_rules(run: str) -> str:
     """Return the rules that read the beginning of the prompt for models with PrefixHash.
 
     They first search the beginning of a body, because HAProxy copies every argument to Lua. All rules that read a body
-    precede those that change headers: after a change, HAProxy copies the whole buffer, which takes 9 ms for a large one.
+    precede all rules that change headers: after a change, HAProxy copies the whole buffer, which takes 9 ms for a large
+    buffer.
     """
     rules = "\n".join(
         f"    http-request set-var(txn.opening) req.body,bytes(0,{count}),lua.opening({field}),xxh64"

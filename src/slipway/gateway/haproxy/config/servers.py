@@ -27,7 +27,8 @@ def server(endpoint: str) -> str:
 
 
 def servers(run_directory: str, backend: Backend) -> dict[str, str]:
-    """Return the address and options of each server of a backend, by the name of the server."""
+    """Return the address and options of each server of a backend, by the name of the server. The last one is the
+    fallback server."""
     last = {fallback_server.NAME: f"{fallback_server.server(run_directory)} backup"}
     return {server_name(endpoint): server(endpoint) for endpoint in backend.endpoints} | last
 
