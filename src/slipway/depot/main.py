@@ -38,8 +38,9 @@ log = logging.getLogger(__name__)
 
 
 def main(argv: list[str]) -> int:
-    """Run the command and return its exit status: 0 for success or after a signal, 1 for an error, 2 for invalid
-    settings or key files."""
+    """Run the command and return its exit status: 0 for success or after a signal, 1 if ``keys`` fails, 2 for invalid
+    settings or key files of ``serve``. Raise any later error of ``serve``, or SystemExit if the command line is
+    invalid."""
     arguments = _arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     status: int = arguments.run(arguments)

@@ -39,7 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     namespace: Namespace
     """The depot's own namespace, in which cluster-scoped models are published."""
     registry: HostPort
-    """``host:port`` of the registry, which uses TLS."""
+    """``host`` or ``host:port`` of the registry, which uses TLS unless ``registry_plain`` is set."""
     model: ModelKind
     """Kind of namespaced models."""
     cluster_model: ModelKind
@@ -82,18 +82,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """Maximum seconds that an upload waits for a registry that is unavailable, or read-only during garbage
     collection."""
     collector: Word = "slipway-registry-collection"
-    """Name of the CronJob in the depot's namespace that frees the registry's storage. The CronJob need not exist."""
+    """Name of the CronJob in the depot's namespace that frees the registry's storage, and of its service account. The
+    CronJob need not exist."""
     catalog: Literal["", "public"] = ""
     """``public`` to let holders of a credential list and pull cluster-scoped models; empty: no catalog."""
     catalog_keys: str = "/etc/slipway-depot-catalog"
     """Directory with a file for each catalog credential. The name of the file is the credential's name, and the content
     is the token."""
     catalog_registry: Annotated[str, msgspec.Meta(pattern=rf"\A({_HOST_PORT})?\Z")] = ""
-    """``host:port`` by which other clusters reach the registry; empty: the address that pods use."""
+    """``host`` or ``host:port`` by which other clusters reach the registry; empty: ``registry``."""
     catalog_source: ModelKind | None = None
     """Kind of the resources that describe catalogs of other clusters; None: models cannot be imported."""
     blocked_networks: tuple[str, ...] = ()
-    """Networks that the depot never contacts when it requests a grant."""
+    """Networks that the depot never contacts when it requests a grant, in addition to those of ``policy`` in
+    ``slipway.weights.sources.catalogs``."""
 
     @property
     def models(self) -> Kind:

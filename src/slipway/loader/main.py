@@ -1,5 +1,5 @@
-"""``slipway loader``: a command that downloads, describes and removes weights, manages an engine's adapters, summarizes
-benchmarks, and adds models to a registry or removes them.
+"""``slipway loader``: a command that downloads, describes and removes weights, changes the owners of directories,
+manages an engine's adapters, summarizes benchmarks, and adds models to a registry or removes them.
 
 The last line on standard error explains why the command ended. Errors and reports are also the container's termination
 message.
@@ -35,7 +35,8 @@ signal."""
 
 
 def address(text: str) -> tuple[str, int]:
-    """Parse ``HOST:PORT``, with an IPv6 host in brackets. Raise ArgumentTypeError if the text is invalid."""
+    """Parse ``HOST:PORT``, with an IPv6 host in brackets. Return the host, without brackets, and the port. Raise
+    ArgumentTypeError if the text is invalid."""
     host, _unused, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
@@ -187,7 +188,7 @@ def run_serve(options: argparse.Namespace) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Run the command and return its exit status."""
+    """Run the command and return its exit status. Raise SystemExit if the command line is invalid."""
     options = arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:

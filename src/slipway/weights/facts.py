@@ -36,7 +36,7 @@ def header(gguf: Gguf) -> Object:
 
 
 def licence(text: str) -> str:
-    """Return the usual name of a license, or ``text`` if the license has none."""
+    """Return the usual name of a license, or ``text`` if no pattern in ``LICENCES`` matches it."""
     return next((match.expand(word) for form, word in LICENCES if (match := form.fullmatch(text.strip()))), text)
 
 
@@ -51,8 +51,8 @@ def human(size: float) -> str:
 
 
 def describe_header(begin: str, report: Report) -> str:
-    """Return a sentence that begins with ``begin`` and describes the files, their tensors and problems with their
-    headers."""
+    """Return a sentence that begins with ``begin`` and describes the files, the tensors of safetensors files, and a
+    problem with the files or their headers."""
     parts = [f"{report.files} files"] if report.files > 1 else []
     if report.safetensors:
         numbers = report.safetensors.parameters

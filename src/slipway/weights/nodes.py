@@ -89,12 +89,13 @@ class Difference(msgspec.Struct, frozen=True):
     concerns_all: bool
     """Whether the change may affect every model for which the node is or was eligible."""
     marks: frozenset[str] = frozenset()
-    """Names of the labels and records that changed, without their prefixes."""
+    """Names, without their prefix, of the labels of the models whose label, record or directories changed."""
 
 
 def difference(old: Object | None, new: Object | None, prefix: str) -> Difference:
-    """Return the effect of a change between two states of a node from ``trim_node``. A heartbeat has no effect.
-    ``prefix`` is the prefix of the labels that contain models' states, which do not affect eligibility."""
+    """Return the effect of a change between two states of a node from ``trim_node``; None: the node does not exist. A
+    heartbeat has no effect. ``prefix`` is the prefix of the labels that contain models' states, which do not affect
+    eligibility."""
     if old is None or new is None:
         return Difference(concerns_all=True)
     one, other = parse_node(old), parse_node(new)
@@ -140,7 +141,8 @@ class Requirement(msgspec.Struct, frozen=True):
         return f"the operator {self.operator} of {self.key} is not one of In, NotIn, Exists, DoesNotExist, Gt and Lt"
 
     def holds(self, values: Mapping[str, str]) -> bool:
-        """Whether labels or fields meet the condition. As in the scheduler, NotIn also holds if the key is missing."""
+        """Whether labels or fields meet the condition, which must be valid. As in the scheduler, NotIn also holds if
+        the key is missing."""
         value = values.get(self.key)
         match self.operator:
             case "In":
@@ -180,6 +182,7 @@ class Placement(msgspec.Struct, frozen=True):
     """The nodes that should have weights."""
 
     labels: Mapping[str, str] = {}
+    """Labels, with their values, that a node must have."""
     terms: tuple[Term, ...] | None = None
     """Terms of which a node must meet at least one; None: all nodes are allowed."""
 
@@ -229,7 +232,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     of: str
     """Uid of the model."""
     digest: str = msgspec.field(default="", name="wanted")
-    """Digest of the requested weights, if the node has them; empty: it does not."""
+    """Digest of the weights to which the state refers: those that the node has, is loading or could not load."""
     path: str = ""
     former: tuple[str, ...] = ()
     """Former directories that may still have files of the model on the node."""
@@ -248,7 +251,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """Reason for the state Failed."""
 
     def has(self, digest: str, node: Node) -> bool:
-        """Whether the node has the weights with this digest, and has not rebooted since they were checked."""
+        """Whether the state is Ready for the weights with this digest, and the node has not rebooted since they were
+        checked."""
         return self.state == "Ready" and self.digest == digest and self.boot == node.boot
 
     def seal_of(self, path: str) -> str:
@@ -269,13 +273,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
         return tuple(dict.fromkeys((*self.paths, *self.read_before, *((self.reads,) if self.reads else ()))))
 
     def paths_still_read(self, path: str, still: Callable[[str], bool]) -> tuple[str, ...]:
-        """Return ``read_before`` for the next record, whose path is ``path``. ``still`` returns whether pods still read
-        a directory."""
+        """Return ``read_before`` for the next record, whose ``reads`` is ``path``, at most ``MOST_READ`` directories.
+        ``still`` returns whether pods still read a directory."""
         before = dict.fromkeys((*self.read_before, *((self.reads,) if self.reads else ())))
         return tuple(one for one in before if one != path and still(one))[-MOST_READ:]
 
     def former_paths(self, path: str) -> tuple[str, ...]:
-        """Return ``former`` for the next record, whose path is ``path``."""
+        """Return ``former`` for the next record, whose path is ``path``, at most ``MOST_FORMER`` directories."""
         return tuple(one for one in self.paths if one != path)[-MOST_FORMER:]
 
 
@@ -297,9 +301,9 @@ def decode_record(text: str) -> Record | None:
 def build_patch(
     node: Node, label: str, record: Record | None, *, selectable: bool = True, mountable: bool = True
 ) -> MetadataPatch:
-    """Return the patch that sets a node's record of a model, or removes it if ``record`` is None. ``selectable``:
-    whether pods may select the node by the label. ``mountable``: whether pods may mount the directories in the
-    record."""
+    """Return the patch that sets a node's record of a model, or removes it if ``record`` is None. ``label`` is the name
+    of the model's label. ``selectable``: whether pods may select the node by the label. ``mountable``: whether pods may
+    mount the directories in the record."""
     annotation = f"{RECORDS}{mark(label)}"
     before = decode_record(node.records.get(annotation, ""))
     kept_labels: dict[str, str | None] = dict.fromkeys(_previous_folder_labels(node, mark(label), before))

@@ -55,8 +55,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return MetadataPatch(carrier, {self.annotation: text})
 
     def access(self, volume: str, *, read_only: bool = False) -> Access:
-        """Return the access for a container that reads or fills the directory. If the root is a directory of the claim,
-        the container sees no other directory of the claim."""
+        """Return the access for a container that reads or fills the directory. If ``inside`` is set, the container sees
+        no other directory of the claim, and otherwise the whole claim."""
         claim = volumes.claim(volume, self.claim.name)
         if not self.inside:
             return mounted(claim, self.root, read_only=read_only)

@@ -1,5 +1,4 @@
-"""The depot's own certificate authority (CA), and the certificates that it issues for the registry and the depot. No
-I/O.
+"""The depot's own certificate authority (CA), and the certificates that it issues for the registry and the depot. Pure.
 
 A renewed CA certificate has the same key and name as its predecessor, so a client that trusts one of them also trusts
 certificates signed with the other.
@@ -39,8 +38,8 @@ class UnreadableError(ValueError):
 
 
 def authority(now: datetime, before: Pair | None) -> Pair:
-    """Return the certificate and key of the CA: ``before`` if it is valid for long enough, otherwise a renewed or new
-    pair.
+    """Return the certificate and key of the CA: ``before`` if it is valid for long enough, otherwise a renewed
+    certificate with the same key or, if ``before`` is None, a new pair.
 
     Raise UnreadableError if ``before`` is invalid.
     """
@@ -71,8 +70,8 @@ def authority(now: datetime, before: Pair | None) -> Pair:
 
 
 def server(issuer: Pair, names: Sequence[str], now: datetime) -> Pair:
-    """Issue a server certificate for these DNS names and IP addresses, and return it with its key. Raise
-    UnreadableError if ``issuer`` is invalid, or ValueError for an invalid name."""
+    """Issue a server certificate for these DNS names and IP addresses, and return it with its key. The first name is
+    also the common name. Raise UnreadableError if ``issuer`` is invalid, or ValueError for an invalid name."""
     certificate, issuing_key = _load_pair(issuer)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
@@ -89,7 +88,8 @@ def server(issuer: Pair, names: Sequence[str], now: datetime) -> Pair:
 
 def fault(pair: Pair, issuer: Pair, names: Sequence[str], now: datetime) -> str:
     """Return the reason why a server needs a new certificate, or an empty string if its certificate is still good.
-    Raise UnreadableError if ``issuer`` is invalid."""
+    ``pair`` is its certificate, and ``names`` contains all names that it must have. Raise UnreadableError if ``issuer``
+    is invalid."""
     authority_certificate, _unused = _load_pair(issuer)
     try:
         certificate, _unused = _load_pair(pair)

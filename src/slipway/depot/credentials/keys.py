@@ -54,6 +54,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     registry: tuple[str, ...] = ()
     """Further host names and IP addresses of the registry."""
     depot: tuple[str, ...] = ()
+    """Further host names and IP addresses of the depot."""
 
     def of(self, service: str, further: Sequence[str]) -> tuple[str, ...]:
         """Return all host names of a Service, followed by the ``further`` ones."""
@@ -63,11 +64,12 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
-    """Create missing keys, and renew certificates that expire soon. Return the objects that were written, such as
-    ``Secret slipway-depot-key``.
+    """Create missing keys, and renew certificates that expire soon. Also replace a server certificate that is
+    unreadable, is from another CA, or has other names. Return the kind and name of each written object, such as
+    ``ConfigMap NAME``.
 
-    Raise ApiError, or ValueError for an unreadable key. The command does not replace an unreadable key, because other
-    components depend on it.
+    Raise ApiError, or ValueError for any other unreadable key or if an object keeps changing. An unreadable key of the
+    CA or for tokens is not replaced, because other components depend on it.
     """
     store = _Store(client, names.namespace)
 
@@ -114,7 +116,8 @@ class _Store:
         self, kind: Kind, name: str, build: Callable[[Data | None], Data], *, type_: str = "Opaque"
     ) -> Data:
         """Set an object's data to the result of ``build``, and return this result. ``build`` gets the current data, or
-        None if the object does not exist."""
+        None if the object does not exist. Write nothing if the data is already right. Raise ApiError, or ValueError if
+        the data is unreadable or keeps changing."""
         for _unused in range(ATTEMPTS):
             try:
                 current = await self._client.get(kind, Key(self._namespace, name))

@@ -38,14 +38,15 @@ class Signer:
 
     def __init__(self, pem: bytes, *, issuer: str, audience: str, seconds: int) -> None:
         """Load the private key ``pem``, and sign tokens with a lifetime of ``seconds``. Raise ValueError if the key is
-        not on the curve P-256."""
+        invalid or not on the curve P-256."""
         self._key = _key(pem)
         self._issuer, self._audience, self.seconds = issuer, audience, seconds
         self.public = public(self._key)
         """The public key as a JSON Web Key."""
 
     def sign(self, subject: str, access: Sequence[Access], now: float) -> str:
-        """Return a signed token. ``subject`` appears in the registry's log. ``now`` is in Unix seconds."""
+        """Return a signed token with the permissions in ``access``. ``subject`` appears in the registry's log. ``now``
+        is in Unix seconds."""
         issued = int(now)
         header = {"typ": "JWT", "alg": "ES256", "kid": self.public["kid"]}
         claims = {
@@ -77,7 +78,8 @@ def key_set(pem: bytes) -> str:
 
 
 def public(key: ec.EllipticCurvePrivateKey) -> dict[str, str]:
-    """Return a public key as a JSON Web Key. Its ID is the key's thumbprint (RFC 7638)."""
+    """Return the public key of ``key``, a private key on the curve P-256, as a JSON Web Key. Its ID is the public key's
+    thumbprint (RFC 7638)."""
     numbers = key.public_key().public_numbers()
     bare = {
         "crv": "P-256",

@@ -45,16 +45,18 @@ class Offer(msgspec.Struct, frozen=True):
     facts: Object
     repository: str
     age: tuple[int, str]
+    """Sort key that puts older models first."""
 
     def to_entry(self, *, facts: bool) -> Object:
-        """Return the model's entry in the catalog document, with ``facts`` if they are requested and known."""
+        """Return the model's entry in the catalog document. Include the model's facts if ``facts`` is True and they are
+        known."""
         entry: Object = msgspec.to_builtins(self.entry)
         return entry | ({"facts": self.facts} if facts and self.facts else {})
 
 
 def offers(models: Iterable[Object]) -> list[Offer]:
-    """Return an offer for each model that is ready, sorted by name and version. If two models have the same name and
-    version, only the older model is offered."""
+    """Return an offer for each model that is ready, sorted by name and version, at most ``ENTRIES``. Models with an
+    invalid entry are left out. If two models have the same name and version, only the older model is offered."""
     versions: dict[tuple[str, str], Offer] = {}
     for one in sorted(filter(None, map(_offer, models)), key=lambda offer: offer.age):
         versions.setdefault((one.entry.name, one.entry.version), one)
@@ -85,8 +87,8 @@ def _offer(model: Object) -> Offer | None:
 
 
 def document(catalog_offers: Sequence[Offer]) -> tuple[str, bytes]:
-    """Return the revision of the catalog, and the catalog as JSON. Facts about models are left out if the JSON would be
-    too large."""
+    """Return the revision of the catalog, and the catalog as JSON. Facts about models are left out if the JSON would
+    exceed ``CATALOG_BYTES``."""
     entries = [one.to_entry(facts=True) for one in catalog_offers]
     text = msgspec.json.encode(entries)
     if len(text) > CATALOG_BYTES - 1024:
@@ -96,8 +98,9 @@ def document(catalog_offers: Sequence[Offer]) -> tuple[str, bytes]:
 
 
 def credentials(folder: Path) -> dict[str, bytes]:
-    """Return the SHA-256 of each credential's token, by the credential's name. Tokens that are too short or unreadable
-    are ignored."""
+    """Return the SHA-256 of each credential's token, by the credential's name; empty if ``folder`` is unreadable.
+    Tokens that are too short or unreadable, hidden files, and files after the first ``MOST_CREDENTIALS`` are
+    ignored."""
     hashes: dict[str, bytes] = {}
     try:
         files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
@@ -157,7 +160,7 @@ class Catalog:
         return [web.get(CATALOG, self.catalog, allow_head=False), web.post(GRANTS, self.grants)]
 
     async def catalog(self, request: web.Request) -> web.Response:
-        """Respond with all models that are ready, or with 304 if the client has the current revision."""
+        """Respond with all cluster-scoped models that are ready, or with 304 if the client has the current revision."""
         self._holder(request)
         revision, text = document(self._offers())
         tag = f'"{revision}"'
@@ -187,7 +190,7 @@ class Catalog:
         return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
 
     def _offers(self) -> list[Offer]:
-        """Return the models that other clusters may import. Raise RefusedError until the models have been listed,
+        """Return the models that other clusters may import. Raise RefusedError (503) until the models have been listed,
         because a client would trust an empty catalog."""
         if not self._models.synced.is_set():
             raise busy("the models are being listed")

@@ -29,7 +29,8 @@ from slipway.weights.sources.catalogs import CatalogEndpoint, CatalogError, auth
 OF_THE_CLUSTER = "-"
 """Text that replaces the namespace in the URL of a cluster-scoped model."""
 AT_ONCE, WAITING, WAITING_OF_ONE = 8, 64, 8
-"""Maximum number of requests for grants: running, pending in total, and pending for one namespace."""
+"""Maximum number of requests for grants: running; running or waiting in total; and running or waiting for one
+namespace."""
 
 
 class _CatalogEntry(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,8 +58,8 @@ class Imports:
     def __init__(
         self, settings: Settings, source: Kind, tokens: Tokens, client: Client, allowed: AddressPolicy | None = None
     ) -> None:
-        """Find catalogs in resources of the kind ``source``. ``allowed`` replaces the usual address policy for
-        catalogs."""
+        """Find catalogs in resources of the kind ``source``. ``allowed`` is the address policy for catalogs; None: the
+        usual one with the blocked networks in the settings."""
         self._settings, self._source, self._tokens, self._client = settings, source, tokens, client
         self._allowed = allowed or policy(settings.blocked_networks)
         self._places, self._waiting = asyncio.Semaphore(AT_ONCE), Counter[str]()
@@ -68,8 +69,9 @@ class Imports:
         return [web.post(f"{IMPORTS}/{{namespace}}/{{name}}/{{uid}}", self.grant)]
 
     async def grant(self, request: web.Request) -> web.Response:
-        """Respond with a grant for the model's catalog entry. The status is 424 if the other cluster, or the connection
-        to it, has a permanent problem, and 503 for a transient problem."""
+        """Respond with a grant for the catalog entry of the model in the URL. The status is 403 for a pod that is
+        neither in the namespace in which the model is published nor in the depot's namespace. The status is 424 if the
+        other cluster, or the connection to it, has a permanent problem, and 503 for a transient problem."""
         match_info = request.match_info
         namespace = "" if match_info["namespace"] == OF_THE_CLUSTER else match_info["namespace"]
         caller = await self._tokens.bearer(request)
@@ -107,7 +109,8 @@ class Imports:
             raise RefusedError(409, "no catalog entry has been selected for this model yet", Retry_After="2") from None
 
     async def _request_grant(self, chosen: _CatalogEntry) -> Import:
-        """Request a grant for an entry from its catalog. Raise CatalogError."""
+        """Return a grant for an entry, which its catalog issues. Raise CatalogError, or ApiError if the API server does
+        not answer."""
         try:
             resource = await self._client.get(self._source, Key("", chosen.source_name))
             source = msgspec.convert(resource.get("spec"), _Source)
@@ -123,7 +126,8 @@ class Imports:
         return Import(**msgspec.structs.asdict(grant), ca=trusted)
 
     async def _secret(self, name: str) -> Mapping[str, str]:
-        """Return the data of a Secret in the depot's namespace, with values in base64. Raise CatalogError."""
+        """Return the data of a Secret in the depot's namespace, with values in base64. Raise CatalogError if the Secret
+        is missing or must not be read, or another ApiError."""
         place = Key(self._settings.namespace, name)
         try:
             secret = await self._client.get(SECRET, place)

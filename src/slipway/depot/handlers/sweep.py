@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 PATH = "/v1/sweep"
 SECONDS = 120.0
-"""Maximum seconds for one request. The collector repeats its request until everything is done."""
+"""Seconds after which a request checks no further repository. The collector repeats its request until everything is
+done."""
 MOST_OF_ONE = 15.0
 """Maximum seconds for one repository, so that the author of its model cannot block all others."""
 IMAGE_DIGEST = "slipway.inference/image"
@@ -42,12 +43,11 @@ another attempt."""
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """The manifests of a model's repository that a sweep keeps."""
+    """The manifests of a model's repository that a sweep keeps: those with one of the tags or with the digest."""
 
     tags: frozenset[str]
     digest: str = ""
-    """Digest of the model's artifact; empty: the model has no artifact yet, and each manifest with one of the tags is
-    kept."""
+    """Digest of the model's artifact; empty: the model has no artifact yet."""
 
     def keeps(self, tag: str, digest: str) -> bool:
         if not self.digest:
@@ -61,7 +61,7 @@ class SweepResult(msgspec.Struct, frozen=True):
     removed: int
     """Number of deleted manifests."""
     complete: bool
-    """Whether all repositories were checked without an error."""
+    """Whether all repositories were checked completely, in time and without an error."""
 
 
 def find_retained(models: Iterable[Object]) -> Mapping[str, Retained]:
@@ -92,8 +92,9 @@ class Sweeper:
         return [web.post(PATH, self.sweep)]
 
     async def sweep(self, request: web.Request) -> web.Response:
-        """Delete unreferenced manifests, and respond with their number. The status is 403 for all clients except the
-        collector, and 503 while another sweep is running."""
+        """Delete unreferenced manifests, and respond with their number. The status is 401 without a valid token, 403
+        for all service accounts except the collector's, and 503 while another sweep is running or the registry is
+        unavailable."""
         caller = await self._tokens.bearer(request)
         if caller.subject != f"system:serviceaccount:{self._settings.namespace}:{self._settings.collector}":
             raise RefusedError(403, "only the registry's collector may do this")
@@ -110,7 +111,7 @@ class Sweeper:
 
     async def _sweep_all(self) -> SweepResult:
         """Delete unreferenced manifests in all repositories. Raise RegistryError or ApiError if the repositories or the
-        models cannot be listed. Later errors only make the result incomplete."""
+        models cannot be listed. Later errors, or a lack of time, only make the result incomplete."""
         repositories = [one async for one in self._registry.repositories() if one.startswith(PREFIXES)]
         models: list[Object] = []
         for kind in (self._settings.models, self._settings.cluster_models):
@@ -133,7 +134,8 @@ class Sweeper:
         return SweepResult(removed, complete)
 
     async def _remove(self, name: str, keep: Retained) -> SweepResult:
-        """Delete the manifests of one repository that are not in ``keep``. Raise RegistryError."""
+        """Delete the manifests of one repository that are not in ``keep``. The result is incomplete after
+        ``MOST_OF_ONE`` seconds. Raise RegistryError."""
         end, deleted = time.monotonic() + MOST_OF_ONE, set[str]()
         stay = {await self._registry.digest(name, tag) for tag in sorted(keep.tags)}
         async for tag in self._registry.tags(name):

@@ -150,7 +150,7 @@ class Tokens:
 
     async def _puller(self, password: str, address: str) -> Caller:
         """Return the caller for a pull token, which the controller signed for a namespace. Raise RefusedError if the
-        token is invalid, or if the namespace has been deleted and recreated."""
+        token is invalid, or if the namespace has been deleted or recreated."""
         try:
             claim = depot_token.verify_token(self._hmac_key, password, "pull", self._now())
         except depot_token.TokenError as error:

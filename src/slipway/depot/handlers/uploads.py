@@ -102,7 +102,7 @@ class Uploads:
         ]
 
     async def run(self) -> None:
-        """Remove abandoned uploads from the registry regularly, until the task is cancelled."""
+        """Remove abandoned uploads from the registry every ``LOOK_SECONDS``, until the task is cancelled."""
         while True:
             try:
                 await self._models.release(self._remove)
@@ -111,7 +111,8 @@ class Uploads:
             await asyncio.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
-        """End the current part of each upload, so that clients continue with another replica."""
+        """End the current part of each upload, and reject new uploads, so that clients continue with another
+        replica."""
         self._stopping = True
 
     async def options(self, _request: web.Request) -> web.Response:
@@ -208,7 +209,7 @@ class Uploads:
 
     async def _state(self, upload: Upload) -> State:
         """Return the progress of the upload. Notify the controller if the upload is complete and the controller does
-        not know this yet."""
+        not know this yet. Raise RefusedError (503) if the registry is unavailable."""
         try:
             session, digest = await retry_while_away(
                 lambda: stored(self._registry, upload.repository), lambda: False, READ_SECONDS
@@ -226,8 +227,9 @@ class Uploads:
     async def _write_body(
         self, request: web.Request, upload: Upload, length: int | None, offset: int | None
     ) -> Session:
-        """Write the request's body at ``offset``, or into a new session if ``offset`` is None. Return the session with
-        the new parts."""
+        """Write the request's body at ``offset``, or into a new session if ``offset`` is None. ``length`` is the size
+        of the whole file in bytes; None: the size from an earlier request. Return the session with the new parts. Raise
+        RefusedError."""
         if self._stopping or self._count >= self._settings.uploads_at_once:
             raise busy("the depot accepts no more uploads at the moment")
         self._count += 1
@@ -271,8 +273,8 @@ class Uploads:
             await self._remove(upload.claim)
 
     async def _remove(self, claim: Claim) -> bool:
-        """Delete the manifest of an upload, so that the registry's garbage collector frees its parts. Return whether
-        the registry accepted this."""
+        """Delete the manifest of an upload, so that the registry's garbage collector frees its parts. Return False if
+        the registry failed."""
         place = repository(claim.namespace, claim.name, claim.uid)
         try:
             await self._registry.delete_tagged(place, sessions.TAG, media_type=sessions.MANIFEST_TYPE)
@@ -282,7 +284,8 @@ class Uploads:
 
     async def _find_session(self, upload: Upload, length: int, offset: int | None) -> Session | None:
         """Return the session that a body at ``offset`` continues, or None if the body starts a new one. Raise
-        RefusedError if ``offset`` is not the number of stored bytes."""
+        RefusedError if ``offset`` is not the number of stored bytes, if the session is for a file of another length, or
+        if the registry is unavailable."""
         if offset is None:
             return None
         try:
@@ -300,8 +303,8 @@ class Uploads:
 
 
 def _parse_range(header: str, size: int) -> tuple[int, int]:
-    """Parse a ``Content-Range`` header for a body of ``size`` bytes. Return the offset and the size of the file. Raise
-    RefusedError if the header is invalid."""
+    """Parse a ``Content-Range`` header for a body of ``size`` bytes. Return the offset of the body and the size of the
+    whole file. Raise RefusedError if the header is invalid."""
     matched = _RANGE.fullmatch(header)
     first, last, length = (int(number) for number in matched.groups()) if matched else (0, 0, 0)
     if not matched or last - first + 1 != size:

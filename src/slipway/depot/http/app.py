@@ -62,7 +62,7 @@ def busy(message: str) -> RefusedError:
 
 def application(endpoints: Sequence[Endpoint], metrics: Metrics, *, at_once: int) -> web.Application:
     """Return the application with the routes of all endpoints. The application handles at most ``at_once`` requests at
-    the same time, and at most half of them from one address."""
+    the same time, and at most half of them from one address. It rejects other requests with status 503."""
     shared = _Shared(endpoints, metrics, at_once)
     app = web.Application(middlewares=[shared.middleware], client_max_size=LARGEST_BODY)
     for endpoint in endpoints:

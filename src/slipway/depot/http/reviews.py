@@ -31,20 +31,21 @@ _JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 AT_ONCE = 8
 """Maximum number of concurrent requests to the API server."""
 MOST, MOST_OF_ONE = 256, 8
-"""Maximum number of reviews, running or waiting: in total, and for one address."""
+"""Maximum number of reservations of ``Reviews.place``, running or waiting: in total, and for one address."""
 PENALTY_SECONDS = 1.0
-"""Seconds for which a rejected review still counts against its address."""
+"""Seconds for which a rejected request still counts against its address."""
 REFUSED_SECONDS, MOST_REFUSED = 30.0, 4096
 """Seconds for which rejected tokens are remembered, and their maximum number."""
 _CHALLENGE = 'Basic realm="slipway-depot"'
 
 
 class Caller(NamedTuple):
-    """The client that requests a token."""
+    """A client with a valid token."""
 
     subject: str
     """Name of the client in the registry's log."""
     namespace: str
+    """Namespace of the client's service account, or the namespace for which its pull token is valid."""
     pod: str = ""
     """Name of the pod to which the client's token is bound; empty: the token is not bound to a pod."""
 
@@ -74,8 +75,8 @@ class Reviews:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def caller(self, token: str, address: str) -> Caller:
-        """Return the owner of a token. Raise RefusedError if the token is invalid or too many reviews are waiting, or
-        ApiError if the API server does not answer."""
+        """Return the owner of a service account token. Raise RefusedError if the token is invalid or too many reviews
+        are running, or ApiError if the API server does not answer."""
         if len(token) > LONGEST_TOKEN or not _JWT.fullmatch(token):
             raise unauthorized("this is not a service account token")
         if token in self._refusals:
@@ -91,8 +92,9 @@ class Reviews:
 
     @asynccontextmanager
     async def place(self, address: str) -> AsyncIterator[None]:
-        """Reserve one of the concurrent requests to the API server for ``address`` while the context is open. Raise
-        RefusedError if the address has used up its share."""
+        """Wait for one of the concurrent requests to the API server, and reserve it for ``address`` while the context
+        is open. Raise RefusedError (503) if the address, or all addresses together, have too many reservations. If the
+        context raises RefusedError, the reservation counts for ``PENALTY_SECONDS`` longer."""
         if self._outstanding[address] >= MOST_OF_ONE or self._outstanding.total() >= MOST:
             raise busy("too many tokens are being reviewed")
         self._outstanding[address] += 1

@@ -54,8 +54,8 @@ class Certificate:
         self.context.load_cert_chain(certificate, key)
 
     def refresh(self) -> bool:
-        """Reload the certificate if its file has changed, and return whether it was reloaded. If the new certificate is
-        invalid, log this and keep the old one."""
+        """Reload the certificate and its key if one of their files has changed, and return whether they were reloaded.
+        If they are invalid, log this and keep the old ones."""
         try:
             stamp = self._stamp()
             if stamp == self._read:
@@ -82,8 +82,8 @@ class Certificate:
 async def serve(
     app: web.Application, listen: str, tls: ssl.SSLContext | None, *, connections: int
 ) -> AsyncIterator[asyncio.Server]:
-    """Serve ``app`` on ``listen`` (``HOST:PORT``) while the context is open. Accept at most ``connections``
-    connections, and at most half of them from one address."""
+    """Serve ``app`` on ``listen`` (``HOST:PORT``) while the context is open, without TLS if ``tls`` is None. Accept at
+    most ``connections`` connections, and at most half of them from one address."""
     # Bodies are not decompressed: a compressed one may become a thousand times as long.
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=GRACE_SECONDS)
     await runner.setup()

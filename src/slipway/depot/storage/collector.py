@@ -47,7 +47,8 @@ class Collector:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def refresh(self) -> None:
-        """Update the metric once. After a failure, log it and keep the last value."""
+        """Update the metric once, or remove it if there is no CronJob. After a failure, log it and keep the last
+        value."""
         try:
             cron_job = await self._client.get(CRON_JOB, self._name)
             self._gauge.labels(self._name.namespace).set(collected(cron_job))

@@ -55,7 +55,7 @@ def uploaded(model: Object) -> str:
 
 def is_upload_abandoned(model: Object, key: bytes, now: float) -> bool:
     """Whether an unfinished upload can no longer be completed, because its token has expired and no client is writing.
-    ``key`` is the HMAC key."""
+    False if the model has no note that the depot wrote. ``key`` is the HMAC key, and ``now`` is in Unix seconds."""
     noted = proven(model, key)
     if noted is None or not noted.expires or uploaded(model) or _artifact_bytes(model) is not None:
         return False
@@ -63,8 +63,8 @@ def is_upload_abandoned(model: Object, key: bytes, now: float) -> bool:
 
 
 def used_bytes(model: Object, key: bytes, now: float, copies: int = 1) -> int:
-    """Return the bytes of storage that a model uses: ``copies`` times the size of its artifact, or the size of its
-    unfinished upload."""
+    """Return the bytes of storage that a model uses: ``copies`` times the size of its artifact or, without an artifact,
+    the size of its unfinished upload. ``key`` is the HMAC key, and ``now`` is in Unix seconds."""
     size = _artifact_bytes(model)
     return copies * max(size, 0) if size is not None else reserved(model, key, now)
 
@@ -94,15 +94,16 @@ def _artifact(model: Object) -> Object:
 
 
 class Use:
-    """The storage that the models of each namespace use. Sizes that publishers report count only up to the namespace's
-    share."""
+    """The storage that the models of each namespace use. ``limit`` and ``share`` are the bytes that all models, and
+    those of one namespace, may use. Sizes that publishers report count only up to the namespace's share."""
 
     def __init__(self, limit: int, share: int) -> None:
         self._limit, self._share = limit, share
         self._used, self._abandoned, self._reported = Counter[str](), Counter[str](), Counter[str]()
 
     def add(self, namespace: str, used: int, reported: int, *, abandoned: bool) -> None:
-        """Add a model. An ``abandoned`` upload uses storage, but does not count against the namespace's share."""
+        """Add a model that uses ``used`` bytes and whose publisher reports ``reported`` bytes. An ``abandoned`` upload
+        uses storage, but does not count against the namespace's share."""
         (self._abandoned if abandoned else self._used)[namespace] += used
         self._reported[namespace] += reported
 
@@ -112,8 +113,8 @@ class Use:
         return self._limit - used - sum(map(self._claim, self._reported))
 
     def free_share(self, namespace: str) -> int:
-        """Return the number of bytes that a namespace may still use. Cluster-scoped models, whose namespace is empty,
-        have no share and can use everything."""
+        """Return the number of bytes that remain of a namespace's share, which is negative if its models use more.
+        Cluster-scoped models, whose namespace is empty, have no share and can use everything."""
         return self._most(namespace) - self._used[namespace] - self._claim(namespace)
 
     def _claim(self, namespace: str) -> int:
@@ -129,15 +130,16 @@ class Hold:
     def __init__(self, writer: str, length: int, before: Note | None) -> None:
         self.writer, self.length = writer, length
         self.previous_note = before
-        """Note to write to the model when the right is released."""
+        """Note to write to the model when the right is released; None: remove the note."""
         self.granted = False
         """Whether the storage is known to have enough free space for the file. An earlier note alone does not prove
         this, because an author could have copied it."""
         self.until = 0.0
+        """Unix time until which the right is valid; 0: it was never acquired."""
         self.is_lost = False
 
     def check(self, now: float) -> None:
-        """Raise RefusedError if another request may be writing by now."""
+        """Raise RefusedError (409) if the right is lost, or if it expires in less than ``MARGIN_SECONDS``."""
         if self.is_lost or now > self.until - MARGIN_SECONDS:
             raise RefusedError(409, "another client uploads this model's file")
 
@@ -152,7 +154,8 @@ class Models:
         self._client, self._settings, self._key, self._now = client, settings, hmac_key, now
 
     async def get(self, claim: Claim) -> Object:
-        """Return the model that a token names. Raise RefusedError if the model no longer exists."""
+        """Return the model that a token names. Raise RefusedError (404) if the model no longer exists or is being
+        deleted."""
         try:
             model = await self._client.get(self._kind(claim), _key(claim))
         except NotFoundError:
@@ -166,10 +169,11 @@ class Models:
         """Hold the right to write a file of ``length`` bytes while the context is open. If ``length`` is None, use the
         length from an earlier request.
 
-        If the storage does not have enough free space, remove abandoned uploads of other models with ``remove``.
+        If the storage does not have enough free space, remove abandoned uploads of other models with ``remove``, at
+        most ``MOST_RELEASED``.
 
-        Raise RefusedError: 409 if another client has the right or the file is complete, 411 if no length is known, 507
-        if there is not enough free space.
+        Raise RefusedError: 404 if the model no longer exists, 409 if another client has the right or the file is
+        complete, 411 if no length is known, 503 if the model keeps changing, 507 if there is not enough free space.
         """
         hold = await self._acquire(claim, length)
         renewal = asyncio.create_task(self._renew(claim, hold))  # making room may take longer than the right lasts
@@ -210,7 +214,7 @@ class Models:
 
     async def _room(self, claim: Claim, hold: Hold, remove: Remove) -> None:
         """Ensure that the storage has enough free space for the file, and remove abandoned uploads if necessary. Raise
-        RefusedError if the space is not enough."""
+        RefusedError (507) if the space is not enough."""
         limit, rest = self._settings.capacity_bytes, []
         use = Use(limit, self._settings.share_bytes)
         async for model in self._iterate_others(claim.uid):
@@ -227,7 +231,8 @@ class Models:
         _check_room(hold.length, free, share, claim.namespace)
 
     async def release(self, remove: Remove) -> None:
-        """Remove all abandoned uploads from the registry. Raise ApiError."""
+        """Remove all abandoned uploads from the registry. Skip those that cannot be removed. Raise ApiError if the
+        models cannot be listed."""
         async for model in self._iterate_others(""):
             if is_upload_abandoned(model, self._key, self._now()):
                 await self._release_abandoned(model, remove)
@@ -249,8 +254,7 @@ class Models:
                         yield model
 
     async def _release_abandoned(self, model: Object, remove: Remove) -> bool:
-        """Remove an abandoned upload, which its owner cannot resume in the meantime. Return whether its storage is
-        free."""
+        """Remove an abandoned upload, which its owner cannot resume in the meantime. Return whether it was removed."""
         place, noted = key(model), note(model)
         claim = Claim(use="upload", namespace=place.namespace, name=place.name, uid=uid(model))
         if noted is None:
@@ -279,7 +283,8 @@ class Models:
                 log.warning("could not renew the right to upload %s: %s", _key(claim), describe_error(error))
 
     async def _renew_once(self, claim: Claim, hold: Hold) -> None:
-        """Renew the right to write. Raise RefusedError if the right belongs to another client by now."""
+        """Renew the right to write. Raise RefusedError if the right belongs to another client by now, or if the model
+        no longer exists, or ConflictError if the model has changed in the meantime."""
         model = await self.get(claim)
         noted = note(model)
         if noted is None or noted.writer != hold.writer:
@@ -331,8 +336,8 @@ class Models:
 
 
 def _check_length(model: Object, before: Note | None, length: int | None, now: float) -> int:
-    """Return the length in bytes of the file to write. Raise RefusedError if no length is known, or if the file must
-    not be written now."""
+    """Return the length in bytes of the file to write: ``length`` or, if it is None, the one in ``before``. Raise
+    RefusedError if neither is known, if the file is complete, or if another client has the right to write."""
     if uploaded(model):
         raise RefusedError(409, "the file is already uploaded")
     if before is not None and before.writer and now < before.until:

@@ -55,7 +55,7 @@ class Artifact(NamedTuple):
 
 
 def artifacts(kind: Kind, models: Iterable[Object]) -> list[Artifact]:
-    """Return the published artifacts of these models."""
+    """Return the published artifacts of these models, except models that are being deleted."""
     artifact_list = []
     for model in models:
         status = model.get("status")
@@ -74,7 +74,7 @@ class Presence:
     def __init__(self, client: Client, registry: Registry, kinds: Iterable[Kind]) -> None:
         self._client, self._registry, self._kinds = client, registry, tuple(kinds)
         self._missing: dict[str, Artifact] = {}
-        """Model uid -> artifact that the last check did not find."""
+        """Model uid -> artifact that the last check did not find, or whose model could not be annotated."""
 
     async def run(self) -> None:
         """Check all artifacts every few hours, and missing ones every few minutes, until the task is cancelled."""
@@ -89,11 +89,12 @@ class Presence:
             pause = CHECK_SECONDS * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load
 
     async def load(self) -> None:
-        """Load the artifacts that are already marked as missing."""
+        """Load the artifacts that are already marked as missing; none if the API server does not answer."""
         self._missing = {one.uid: one for one in await self._list_artifacts() or () if one.vanished == one.digest}
 
     async def check(self) -> None:
-        """Check all artifacts. Change nothing if the API server or the registry does not answer."""
+        """Check all artifacts. Change nothing if the API server does not answer. Skip an artifact if the request fails,
+        and end early if the registry does not answer."""
         listed = await self._list_artifacts()
         if listed is None:
             return
@@ -102,8 +103,8 @@ class Presence:
         await self._check(listed)
 
     async def recheck(self) -> None:
-        """Check missing artifacts again. Each checked artifact moves to the end of the queue, so that every one gets
-        its turn."""
+        """Check missing artifacts again, at most ``MOST_RECHECKED``. Each checked artifact moves to the end of the
+        queue, so that every one gets its turn."""
         await self._check(list(self._missing.values())[:MOST_RECHECKED])
 
     async def _list_artifacts(self) -> list[Artifact] | None:

@@ -49,7 +49,9 @@ def parse_repository(name: str) -> Place | None:
 
 
 def rights(model: Object, pod: str) -> frozenset[str]:
-    """Return the rights in the model's repository that a pod of the model's namespace has in addition to pulling."""
+    """Return the rights in the model's repository that the pod named ``pod`` has as the model's publisher. The pod must
+    be in the namespace in which the model is published. No rights if the pod does not belong to the model's current
+    Job."""
     name, status = key(model).name, model.get("status")
     if deleting(model):
         return REMOVE if is_pod_of(pod, job_name(name, uid(model), UNPUBLISH)) else NO_RIGHTS
@@ -77,7 +79,8 @@ class Publishers:
         self._settings, self._client = settings, client
 
     async def rights(self, namespace: str, pod: str, name: str) -> frozenset[str]:
-        """Return the rights of a pod in the repository ``name``, in addition to pulling. Raise ApiError."""
+        """Return the rights in the repository ``name`` that a pod has as the publisher of its model, or no rights.
+        ``namespace`` is the pod's namespace. Raise ApiError."""
         place = parse_repository(name)
         if place is None or namespace != (place.namespace or self._settings.namespace):
             return NO_RIGHTS

@@ -43,7 +43,8 @@ _VERSION_HEADER, _VERSION = "Docker-Distribution-Api-Version", "registry/2"
 
 
 class RegistryError(Exception):
-    """The registry rejected a request permanently. The message contains the request and the status."""
+    """A failed request to the registry, or an invalid response. The message contains the request and the reason. A
+    retry cannot succeed, except after AwayError."""
 
 
 class AwayError(RegistryError):
@@ -51,7 +52,8 @@ class AwayError(RegistryError):
 
 
 class GoneError(RegistryError):
-    """The upload or the object does not exist, or a manifest refers to a missing blob."""
+    """The upload or the object does not exist, the registry rejects a digest or an offset, or a manifest refers to a
+    missing blob."""
 
 
 class MissingError(GoneError):
@@ -110,8 +112,8 @@ class Registry:
             return self._location(answer, repository)
 
     async def commit(self, repository: str, upload: URL, digest: str, size: int) -> None:
-        """Turn an upload into a blob with this digest and size. Raise GoneError if the registry rejects the digest or
-        lost the upload."""
+        """Turn an upload into a blob with this digest and size. Do nothing if an earlier request has already done so.
+        Raise GoneError if the registry rejects the digest or lost the upload."""
         place = upload.extend_query(digest=digest)
         headers = {"Content-Type": CHUNK}
         try:
@@ -126,7 +128,7 @@ class Registry:
             raise RegistryError(f"the registry has the blob {reported_digest} instead of {digest}")
 
     async def cancel(self, repository: str, upload: URL) -> None:
-        """Cancel an upload and discard its bytes."""
+        """Cancel an upload and discard its bytes. Raise GoneError if it does not exist."""
         async with self._request("DELETE", repository, upload):
             pass
 
@@ -223,7 +225,8 @@ class Registry:
             last = page[-1]
 
     async def digest(self, repository: str, tag: str) -> str:
-        """Return the digest of the manifest with a tag, or an empty string if there is none."""
+        """Return the digest of the manifest with a tag, or an empty string if there is none or the digest is
+        invalid."""
         try:
             place, headers = self._at(repository, f"manifests/{tag}"), {"Accept": MANIFESTS}
             async with self._request("HEAD", repository, place, headers) as answer:

@@ -41,7 +41,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 
 
 class CutError(Exception):
-    """The stream ended too early. The message is the reason."""
+    """The stream ended too early or is too slow. The message is the reason."""
 
 
 class Source(Protocol):
@@ -69,14 +69,14 @@ class Body:
         return transport is None or transport.is_closing()
 
     def push_back(self, chunk: bytes) -> None:
-        """Put bytes back into the stream, so that they are read again. Only the last chunk can be pushed back, and only
-        once."""
+        """Put the bytes that were read last back into the stream, so that they are read again. Call this method again
+        only after they have been read."""
         self._back = chunk
         self.remaining += len(chunk)
 
     async def chunk(self, most: int) -> bytes:
         """Return the next bytes, at most ``most``. An empty result means that the body has ended. Raise CutError if the
-        client disconnects or is silent, or if the depot is shutting down."""
+        client disconnects or is silent for ``idle_seconds``, or if the depot is shutting down."""
         if self._back:
             chunk, self._back = self._back[:most], self._back[most:]
         elif self._stopping():
@@ -122,8 +122,9 @@ class Writer:
         """Add the bytes of the source to the session. Return the session with its new pieces, and the digest of its
         manifest, which is empty if no piece was added.
 
-        Raise CutError if the stream ends too early; all pieces received until then are kept. Raise RefusedError if the
-        registry is unavailable for too long, or if another client is writing by now.
+        Raise CutError if the stream ends too early or is too slow. All pieces received until then are kept, except a
+        last one of less than ``LEAST_KEPT_BYTES``. Raise RefusedError if the registry is unavailable for too long, if
+        the file has too many pieces, or if another client may be writing by now.
         """
         digest = ""
         try:
@@ -142,8 +143,8 @@ class Writer:
         return session, digest
 
     async def list(self, session: Session) -> str:
-        """Store the session's manifest, and return its digest. Raise CutError if the client disconnects, or
-        RefusedError or RegistryError."""
+        """Store the session's manifest, and return its digest. Raise CutError if the client disconnects, RefusedError
+        if there are too many pieces or the right to write is lost, or RegistryError."""
         if len(session.pieces) > sessions.MOST_PIECES:
             raise RefusedError(413, f"the file was sent in more than {sessions.MOST_PIECES} pieces: send larger ones")
         content, registry, repository = sessions.encode_session(session), self._registry, self._repository
@@ -184,8 +185,8 @@ class Writer:
             await asyncio.shield(self._registry.cancel(self._repository, upload))
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a request until the registry is available, because the registry may be read-only for a while during
-        garbage collection."""
+        """Repeat a request until the registry is available, as in ``retry_while_away``, because the registry may be
+        read-only for a while during garbage collection."""
         return await retry_while_away(ask, self._source.is_disconnected, self._patience)
 
 
@@ -222,7 +223,8 @@ class _Part:
         return f"sha256:{self._hash.hexdigest()}"
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the bytes of the piece. If the stream ends too early, end the piece and set ``cut``."""
+        """Yield the bytes of the piece. End the piece after ``PIECE_SECONDS``. If the stream ends too early or is too
+        slow, end the piece and set ``cut``."""
         end, chunk = time.monotonic() + PIECE_SECONDS, self._first
         while chunk:
             self._hash.update(chunk)

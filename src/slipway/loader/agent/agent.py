@@ -26,8 +26,8 @@ FETCHES = 2
 """Maximum number of adapters to download at the same time. Each download uses several threads."""
 LONGEST_PAUSE = 300.0
 Fetcher = Callable[[str, Version, threading.Event, Meter], None]
-"""Function that downloads a URL into the directory of a version, and returns when the download is complete. The
-function raises LoadError, or StoppedError after the event is set."""
+"""Function that downloads a URL into the directory of a version, counts the bytes with the meter, and returns when the
+version is complete. The function raises LoadError, or StoppedError after the event is set."""
 
 
 class Fault(msgspec.Struct):
@@ -40,7 +40,7 @@ class Fault(msgspec.Struct):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A download in progress."""
+    """A download in progress: its task, the event that stops it, and its progress."""
 
     task: asyncio.Task[None]
     stop: threading.Event
@@ -86,7 +86,8 @@ class Agent:
         return True
 
     def report(self) -> AgentReport:
-        """Return the state of each desired adapter, and the progress of all downloads."""
+        """Return the state of each desired adapter, and the total progress of all downloads, which is None if there are
+        none."""
         return AgentReport(tuple(self._state(adapter) for adapter in self.desired), self._progress())
 
     def missing_adapters(self) -> list[str]:
@@ -126,7 +127,8 @@ class Agent:
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Reconcile the adapters once a second, and immediately after a change, until the task is cancelled."""
+        """Reconcile the adapters once a second, and immediately after a change, until the task is cancelled. Then stop
+        all downloads, without waiting for them."""
         try:
             while True:
                 if not await self._safe_step():
@@ -183,8 +185,9 @@ class Agent:
             self._remember(msgspec.structs.replace(self._memory, loaded=tuple(loaded)))
 
     def _ours(self, models: dict[str, str]) -> dict[str, str]:
-        """Return the digest of each adapter that the engine loaded from this disk, by adapter name. If the engine does
-        not report the path of an adapter, the adapter counts only if exactly one version of it is complete."""
+        """Return the digest of each adapter that the engine loaded from the directory of a version or, for a version in
+        the engine's container, from the path in its URL. The keys are adapter names. If the engine does not report the
+        path of an adapter, the adapter counts only if exactly one version of it is complete."""
         digests = {}
         places = {(one.name, self._store.place(one, url)): one for one, url in self._complete.items()}
         for name, path in models.items():

@@ -24,7 +24,7 @@ class EngineApi(msgspec.Struct, frozen=True, kw_only=True):
     """The adapter endpoints of one kind of engine, and patterns of its error messages."""
 
     prefix: str
-    """Path prefix of the endpoints, such as ``/v1``."""
+    """Path prefix of the endpoints that load and unload adapters, such as ``/v1``; empty: there is none."""
     already: re.Pattern[str]
     """Pattern of the error message for an adapter that is already loaded."""
     absent: re.Pattern[str]
@@ -63,7 +63,8 @@ class EngineUnavailableError(Exception):
 
 
 class EngineRefusedError(Exception):
-    """The engine rejected the request. The exception has the engine's message."""
+    """The engine rejected the request. The message contains the engine's reason or, if it gives none, its status or the
+    missing arguments."""
 
 
 class Engine:
@@ -115,8 +116,8 @@ class Engine:
             raise EngineRefusedError(fault)
 
     async def _post(self, verb: str, body: dict[str, object]) -> str:
-        """Send a request to load or unload an adapter. Return the engine's reason for a rejection, or an empty string
-        on success. Raise EngineDownError or EngineUnavailableError."""
+        """Send a request to load or unload an adapter. Return the reason for a rejection, in the engine's words if it
+        gives any, or an empty string on success. Raise EngineDownError or EngineUnavailableError."""
         path = f"{self._api.prefix}/{verb}_lora_adapter"
         status, document = await self._call("POST", path, body, WORK_TIMEOUT)
         if status < 300:

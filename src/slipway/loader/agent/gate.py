@@ -24,7 +24,8 @@ class Gate(msgspec.Struct, frozen=True):
 
     def verify(self, request: web.Request) -> Proof:
         """Verify the signature of a request before its body is read, and return the proof. Raise HTTPUnauthorized if
-        there is no signature, or HTTPForbidden if it is invalid."""
+        the request has no signature in the expected format, or HTTPForbidden if the signature is invalid, too old, or
+        for another pod or request."""
         header = request.headers.get(proof.HEADER)
         try:
             return proof.verify_proof(self.key, header, request.method, request.raw_path, self.pod, self.clock())
@@ -35,7 +36,7 @@ class Gate(msgspec.Struct, frozen=True):
 
     async def body(self, request: web.Request, proven: Proof) -> bytes:
         """Return the body of a verified request. Raise HTTPForbidden if the controller signed a different body, or
-        HTTPRequestEntityTooLarge."""
+        HTTPRequestEntityTooLarge if the body exceeds the application's limit."""
         body = await request.read()
         if proof.body_digest(body) != proven.digest:
             raise web.HTTPForbidden(text="the body is not the one that was signed\n")

@@ -1,8 +1,8 @@
-"""The agent's plan: the next actions, derived from the desired adapters and the state of the disk and the engine. No
-I/O.
+"""The agent's plan: the next actions, derived from the desired adapters and the state of the disk and the engine. Pure.
 
-The agent makes a new plan after each observation. A plan contains only actions that can run immediately. For example, a
-plan removes an adapter's files only after the engine has unloaded the adapter.
+The agent makes a new plan after each observation. A plan does not contain actions that depend on other actions in it.
+For example, a plan removes an adapter's files only after the engine has unloaded the adapter. Running downloads are not
+part of the input, so the agent skips all actions for their versions.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def plan(
     """Return the next actions for the desired ``adapters``.
 
     ``complete`` and ``partial`` are the versions on the disk. ``engine`` maps the name of each adapter that the engine
-    has loaded from this disk to its digest; None means that the engine cannot be queried.
+    has loaded from one of these versions to its digest; None: the engine is not running, or has not responded yet.
     """
     desired = {Version(adapter.name, adapter.digest): adapter for adapter in adapters}
     actions: list[Action] = [Fetch(adapter) for version, adapter in desired.items() if version not in complete]

@@ -35,11 +35,13 @@ class AdapterAgent(Protocol):
         later: the new request is then a replay."""
 
     def missing_adapters(self) -> list[str]:
-        """Return the names of the adapters that the engine lost in a restart and has not loaded again."""
+        """Return the names of the adapters that the engine lost in a restart and must load again. Adapters that are not
+        on the disk, or that the engine rejected, are left out."""
 
 
 def application(report: Callable[[], AgentReport], gate: Gate, agent: AdapterAgent | None = None) -> web.Application:
-    """Return the API as an application. Without an ``agent``, the endpoint for adapters returns 404."""
+    """Return the API as an application. ``report`` returns the loader's current state. Without an ``agent``, the
+    endpoint for adapters returns 404, and the readiness endpoint always returns 200."""
 
     async def state(request: web.Request) -> web.Response:
         gate.verify(request)
@@ -91,9 +93,10 @@ def _bounded() -> Middleware:
 
 
 def _fault(desired: Sequence[Adapter]) -> str:
-    """Return the problem with the desired adapters, or an empty string if there is none. An adapter's name becomes the
-    name of a directory. An adapter's URL must not be an HTTP URL, because the author of a Model chooses it freely, and
-    the pod may reach servers that the author cannot."""
+    """Return the problem with the desired adapters, or an empty string if there is none. Each adapter needs its own
+    name, which becomes the name of a directory. Its URL must begin with ``IN_PLACE`` or have a scheme in ``FETCHED``.
+    HTTP URLs are not allowed, because the author of a Model chooses the URL freely, and the pod may reach servers that
+    the author cannot."""
     if len(desired) > MOST_ADAPTERS:
         return f"{len(desired)} adapters exceed the limit of {MOST_ADAPTERS}"
     if len({adapter.name for adapter in desired}) != len(desired):

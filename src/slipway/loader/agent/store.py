@@ -30,8 +30,8 @@ class Memory(msgspec.Struct, frozen=True):
     desired: tuple[Adapter, ...] | None = None
     """Adapters of the controller's last request; None: the controller has not sent a request yet."""
     loaded: tuple[str, ...] = ()
-    """Names of the adapters that the engine has loaded. After a restart of the engine, the pod gets no requests until
-    they are loaded again."""
+    """Names of the desired adapters that the engine has loaded, now or before its last restart. After a restart of the
+    engine, the pod gets no requests until it has loaded them again (see ``Agent.missing_adapters``)."""
     order: int = 0
     """Time at which the controller signed the last accepted request, in Unix nanoseconds. A request that is not newer
     is a replay."""
@@ -60,7 +60,8 @@ class Store:
             raise disk_error(error, self.path(version)) from error
 
     def version(self, path: str) -> Version | None:
-        """Return the version whose directory is ``path``, or None if ``path`` is not the directory of a version."""
+        """Return the version whose directory would be ``path``, or None if ``path`` is not two levels below the root.
+        The directory need not exist."""
         try:
             parts = Path(path).relative_to(self._root).parts
         except ValueError:
@@ -90,7 +91,8 @@ class Store:
             return  # there is another version in it
 
     def recall(self) -> Memory:
-        """Return the stored state, or an empty one if the file is missing or invalid."""
+        """Return the stored state, or an empty one if the file is missing or invalid. Raise OSError if the file is
+        unreadable."""
         try:
             return msgspec.json.decode(self._memory.read_bytes(), type=Memory)
         except (FileNotFoundError, msgspec.DecodeError):

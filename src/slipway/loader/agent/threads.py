@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread, and return its result or raise its exception. Unlike asyncio's threads, the thread does
-    not keep the process alive: ``work`` may hang on a silent server, and it may end at any time, because a load is
-    always consistent on the disk."""
+    """Run ``work`` in a thread, and return its result or raise its exception. If the caller is cancelled, the thread
+    continues. Unlike asyncio's threads, the thread does not keep the process alive: ``work`` may hang on a silent
+    server, and it may end at any time, because a load is always consistent on the disk."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 

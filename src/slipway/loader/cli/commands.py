@@ -63,8 +63,8 @@ def port(address: Address, controller_key: str, pod: str) -> Port | None:
 
 
 def run_load(url: str, folder: Path, policy: Policy, listen: Port | None, access: Access) -> str:
-    """Download ``url`` into the directory ``folder``, and return a sentence about the result. Raise LoadError or
-    StoppedError."""
+    """Download ``url`` into the directory ``folder``, and return a sentence about the result. If ``listen`` is set,
+    report the progress on that port. Raise LoadError or StoppedError."""
     meter = Meter()
     source = partial(open_source, url, os.environ, access)
     work = partial(load, url, source, folder, policy, threading.Event(), meter)
@@ -83,14 +83,14 @@ def run_serve(directory: Path, engine: Engine, listen: Port, most_bytes: int, ac
     """Manage the adapters of ``engine`` until a signal stops the process. All adapters together may use ``most_bytes``
     of disk space.
 
-    Raise LoadError if the port is in use.
+    Raise LoadError if the loader cannot listen on the port.
     """
     asyncio.run(_serve(directory, engine, listen, most_bytes, access))
 
 
 def engine(url: str, kind: str) -> Engine:
-    """Return a client for the engine at ``url``. ``kind`` is a key of ``ENGINE_APIS``. The API key comes from the
-    environment."""
+    """Return a client for the engine at ``url``. ``kind`` is a key of ``ENGINE_APIS``. For every kind, the API key is
+    the value of the environment variable ``VLLM_API_KEY``; empty or unset: there is none."""
     return Engine(url, os.environ.get("VLLM_API_KEY", ""), ENGINE_APIS[kind])
 
 
@@ -149,8 +149,9 @@ def fetch_adapter(
     stop: threading.Event,
     meter: Meter,
 ) -> None:
-    """Download the adapter at ``url`` into the directory of its version. Only mark it as complete if it is part of the
-    engine's container. ``opened`` returns the source of a URL. Raise LoadError or StoppedError."""
+    """Download the adapter at ``url`` into the directory of its version. If the adapter is part of the engine's
+    container, only mark the version as complete. ``opened`` returns the source of a URL. Raise LoadError or
+    StoppedError."""
     if url.startswith(IN_PLACE):
         store.note(version, url)
         return
@@ -164,8 +165,9 @@ def fetch_adapter(
 
 @asynccontextmanager
 async def _listening(app: web.Application, listen: Address, *, needed: bool) -> AsyncIterator[None]:
-    """Serve ``app`` while the context is open. If the port is in use, raise LoadError if it is ``needed``, and
-    otherwise continue without it. Two loaders that share the network of a host, for example, compete for the port."""
+    """Serve ``app`` while the context is open. If the loader cannot listen on the address, raise LoadError if
+    ``needed`` is True, and otherwise continue without a port. Two loaders that share the network of a host, for
+    example, compete for the port."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

@@ -24,7 +24,7 @@ from slipway.loader.transport.errors import LoadError
 from slipway.loader.transport.source import Access
 
 COMMANDS = ("publish",)
-"""Commands whose result is the container's termination message."""
+"""Commands of this module whose result is the container's termination message."""
 PIECES = "pieces://"
 PUBLIC = ("hf", "ollama")
 PATIENT = Policy(attempts=12)
@@ -32,7 +32,7 @@ PATIENT = Policy(attempts=12)
 
 
 def target(text: str) -> Reference:
-    """Parse ``HOST[:PORT]/REPOSITORY``. Raise ArgumentTypeError if the text is invalid."""
+    """Parse ``HOST[:PORT]/REPOSITORY``. Raise ArgumentTypeError if the text is invalid, or has a tag or a digest."""
     try:
         reference = references.parse(text)
     except ValueError as error:
@@ -61,8 +61,9 @@ def size(text: str) -> int:
 
 
 def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
-    """Add the commands for registries to the parser. Each command sets ``run``, a function that gets the parsed options
-    and returns a sentence or, for ``publish``, the publication as JSON."""
+    """Add the commands for registries to the parser. ``listen`` is a parser with the options of the loader's port. Each
+    command sets ``run``, a function that gets the parsed options and returns a sentence or, for ``publish``, the
+    publication as JSON."""
     guarded = report_commands.access_options()
     one = parsers.add_parser("publish", parents=[listen, guarded], help="publish a source in a registry as an artifact")
     one.add_argument(
@@ -134,8 +135,8 @@ def run_unpublish(options: argparse.Namespace) -> str:
 
 
 def _public_source(source: str) -> tuple[str, str]:
-    """Return the name and the URL of a public source, which everyone who pulls the artifact can see. Both are empty if
-    the source is not public. Raise LoadError for an invalid source."""
+    """Return the name and the URL of a public source, which all users who pull the artifact can see. Both are empty if
+    the source is not public. Raise LoadError for an unsupported scheme."""
     scheme, separator, rest = source.partition("://")
     if not separator or scheme not in (*PUBLIC, "registry", "catalog", "pieces"):
         raise LoadError(f"cannot publish {source!r}: write hf://, ollama://, registry://, catalog:// or pieces://")

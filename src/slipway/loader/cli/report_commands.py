@@ -75,8 +75,8 @@ def access(options: argparse.Namespace) -> Access:
 
 
 def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
-    """Add the commands that end with a report to the parser. Each command sets ``run``, a function that gets the parsed
-    options and returns the report as JSON."""
+    """Add the commands that end with a report to the parser. ``listen`` is a parser with the options of the loader's
+    port. Each command sets ``run``, a function that gets the parsed options and returns the report as JSON."""
     guarded = access_options()
     chosen = argparse.ArgumentParser(add_help=False)
     chosen.add_argument("url", metavar="URL", help="a URL as for load, or file:///PATH")
@@ -166,14 +166,14 @@ def run_probe(options: argparse.Namespace) -> str:
 
 
 def run_summary(options: argparse.Namespace) -> str:
-    """Run ``summary`` and return the summary as JSON."""
+    """Run ``summary`` until a signal stops it, and return the summary as JSON."""
     ready = partial(write_termination_message, "waiting for the benchmark to end")
     return benchmark.encode_summary(summarize_on_stop(options.folder, ready)).decode()
 
 
 def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> str:
-    """Call ``report`` while the port reports progress, and return its result as JSON. Raise LoadError or
-    StoppedError."""
+    """Call ``report``, and return its result as JSON. Meanwhile, report its progress on the loader's port if the
+    options contain a controller's key. Raise LoadError, also if the source is too slow, or StoppedError."""
     from slipway.loader.cli import commands
 
     work = Work(Policy(), threading.Event(), Meter(), options.header)

@@ -75,13 +75,14 @@ def summarize_on_stop(folder: Path, ready: Callable[[], None]) -> Summary:
 
 
 def files(folder: Path) -> FileStamps:
-    """Return the result files of all benchmarks in ``folder``."""
+    """Return the JSON files in ``folder`` and in the directories directly below it, at most ``MOST_FILES``. Files that
+    cannot be examined are left out."""
     return dict(_stat_files(folder))
 
 
 def summarized(folder: Path, baseline: FileStamps) -> Summary:
     """Return a summary of the files in ``folder`` that are new or have changed since ``baseline``, oldest first. Ignore
-    unreadable files."""
+    files that are unreadable, invalid or larger than ``FILE_BYTES``."""
     fresh = sorted((stamp, path) for path, stamp in files(folder).items() if baseline.get(path) != stamp)
     read = [one for _stamp, path in fresh if (one := _read_run(path)) is not None]
     runs = tuple(_run(one.aggregated_metrics) for one in read)

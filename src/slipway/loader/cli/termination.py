@@ -12,8 +12,9 @@ TERMINATION_MESSAGE_BYTES = 4000
 
 
 def write_termination_message(message: str) -> None:
-    """Write ``message`` to standard error and, in a container, as its termination message. Kubernetes keeps this one
-    file writable on a read-only file system."""
+    """Write ``message`` as one line to standard error and, in a container, as its termination message, of which at most
+    ``TERMINATION_MESSAGE_BYTES`` are kept. Ignore errors of the file. Kubernetes keeps this one file writable on a
+    read-only file system."""
     text = " ".join(message.split())
     sys.stderr.write(f"slipway loader: {text}\n")
     sys.stderr.flush()

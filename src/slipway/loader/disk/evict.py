@@ -14,8 +14,9 @@ def evict(path: Path, below: Path | None = None) -> bool:
     """Remove the file or directory ``path``, or only the content if ``path`` is a mounted volume. Return False if there
     was nothing to remove.
 
-    Raise LoadError if ``path`` cannot be removed, or is not inside ``below``. The default of ``below`` is the volume
-    that contains ``path``.
+    Raise LoadError if ``path`` cannot be removed, or is not below ``below``, which must not be the root directory. The
+    default of ``below`` is the volume that contains ``path``, so a mounted volume itself is emptied only if ``below``
+    is set.
     """
     target = Path(os.path.realpath(path.parent)) / path.name
     top = Path(os.path.realpath(below)) if below else _volume(target)

@@ -34,7 +34,7 @@ NOTES = ".slipway-report"
 WORK = ".slipway"
 DONE = "done-"
 """Prefix of files in the directory ``WORK``. Each of these files lists the files without a digest that one owner has
-loaded."""
+loaded, as hashes."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INVENTORY_BYTES = 64 << 20
 """Maximum size in bytes of the marker, which lists every file."""
@@ -64,8 +64,9 @@ class Owner(msgspec.Struct, frozen=True):
     uid: str
     """Uid of the model. Other programs can learn the uid only after they have lost access to the directory."""
     seal: str = ""
-    """Seal of the directory after the owner's last load, or ``SIZE@REVISION`` for a load without a seal. If the
-    directory has another seal, a load reuses only files for which the source has a digest."""
+    """Seal of the directory after the owner's last load, or ``SIZE@REVISION`` for a load without a seal; empty: the
+    owner has not completed a load. If the directory has another seal, its marker is not trusted. A load then compares
+    all files with the source, and reuses a file without a digest only if this owner has loaded it."""
 
 
 def fault(path: str) -> str | None:
@@ -82,7 +83,7 @@ def fault(path: str) -> str | None:
 
 def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the entries, largest first, so that a load does not end with a single large file. Raise LoadError for an
-    invalid path, or if two files have the same path."""
+    invalid path, if two files have the same path, or if the path of a file is also the path of a directory."""
     sorted_entries = sorted(entries, key=lambda entry: (-(entry.size or 0), entry.path))
     files = {entry.path for entry in sorted_entries}
     for entry in sorted_entries:
@@ -112,7 +113,8 @@ def note(path: Path, url: str) -> None:
 
 
 def disk_error(error: OSError, path: Path) -> LoadError:
-    """Return the LoadError for a failed disk operation on ``path``."""
+    """Return the LoadError for a failed disk operation on ``path``. The error is transient if the file has vanished,
+    because another loader removed it."""
     if error.errno in FULL:
         return LoadError(f"the disk is full: cannot write {path} ({error.strerror}): use a larger volume")
     reason = error.strerror or type(error).__name__
@@ -127,8 +129,9 @@ class Folder:
     holds the lock."""
 
     def __init__(self, path: Path, owner: Owner | None = None) -> None:
-        """Use the marker, partial files and complete files of all loads or, if ``owner`` is set, only those of this
-        owner's loads."""
+        """Use the directory ``path``. Without ``owner``, trust the marker and the complete files of all loads. With
+        ``owner``, trust only the marker of this owner's last load, and files without a digest only if this owner has
+        loaded them. Partial files are continued only if they belong to the same owner."""
         self.path = path
         self._owner, self._foreign = owner, False
         self._done = path / WORK / f"{DONE}{_digest(owner.uid)}" if owner else None
@@ -138,15 +141,15 @@ class Folder:
         self._locked = False
 
     def holds(self, url: str) -> bool:
-        """Whether the directory contains all files of ``url``, judging by the marker and the names and sizes of the
-        files."""
+        """Whether the directory contains all files of ``url``, a URL without secrets, judging by the marker and the
+        names and sizes of the files. False if the directory has an owner whose last load did not write the marker."""
         marker = read_inventory(self._marker)
         if marker is None or marker.url != url or not self._knows(marker):
             return False
         return all(_size(self.path / name) == size for name, size in marker.files.items())
 
     def _knows(self, marker: Inventory | None) -> bool:
-        """Whether the owner's last load wrote this marker. Always True if the directory has no owner."""
+        """Whether the owner's last load wrote this marker. Always True if no owner is set."""
         if self._owner is None:
             return True
         if marker is None or not self._owner.seal:
@@ -161,14 +164,16 @@ class Folder:
         return hashlib.sha256(parts).hexdigest() if any(texts) else ""
 
     def doubtful(self, entries: Iterable[Entry]) -> frozenset[str]:
-        """Return the paths of the files that have no digest and that the owner did not load into this directory."""
+        """Return the paths of the files that have no digest and that the owner did not load into this directory in this
+        version; empty if no owner is set."""
         if self._done is None:
             return frozenset()
         done = set(_bytes(self._done).decode("ascii", "replace").split())
         return frozenset(entry.path for entry in entries if entry.digest is None and self._key(entry) not in done)
 
     def note_done(self, entry: Entry) -> None:
-        """Record that the owner loaded this version of a file, if the file has no digest. Raise OSError."""
+        """Record that the owner loaded this version of a file. Do nothing if no owner is set, or if the file has a
+        digest or no version. Raise OSError."""
         if self._done is not None and entry.digest is None and entry.version:
             with self._done.open("ab") as stream:
                 stream.write(f"{self._key(entry)}\n".encode("ascii"))
@@ -197,7 +202,7 @@ class Folder:
     @contextmanager
     def opened(self, stop: threading.Event, waiting: Callable[[str], None]) -> Iterator[None]:
         """Create the directory, and lock it while the context is open. If another loader holds the lock, wait, and call
-        ``waiting`` with the reason.
+        ``waiting`` with the reason. On a volume without file locks, continue without the lock.
 
         Raise LoadError, or StoppedError after ``stop`` is set.
         """
@@ -212,9 +217,11 @@ class Folder:
             os.close(handle)
 
     def begin(self, entries: Iterable[Entry]) -> None:
-        """Remove the completion marker, and partial files that are no longer needed.
+        """Prepare a load of ``entries``: set the completion marker aside, and remove partial files and records of other
+        owners that are no longer needed. If the owner's last load did not write the marker, also remove links and
+        special files.
 
-        If this loader holds the lock, it takes over the partial files of interrupted loaders.
+        If this loader holds the lock, it takes over the partial files of interrupted loaders. Raise OSError.
         """
         self._foreign = not self._knows(read_inventory(self._marker))
         if self._foreign:
@@ -247,13 +254,13 @@ class Folder:
         return self._parts / f"{self._key(entry)}.{self._self}"
 
     def _key(self, entry: Entry) -> str:
-        """Return a hash that identifies a version of a file and its owner."""
+        """Return a hash that identifies a version of a file and, if one is set, the directory's owner."""
         owner = (self._owner.uid,) if self._owner else ()
         return _digest("\0".join((entry.path, str(entry.version), str(entry.size), *owner)))
 
     def _leftovers(self, folder: Path, prefix: str = "") -> list[Path]:
-        """Return the abandoned files of other loaders: all of them if this loader holds the lock, otherwise those that
-        have not changed for ``ABANDONED`` seconds."""
+        """Return the abandoned files in ``folder`` whose names begin with ``prefix``: all of them if this loader holds
+        the lock, otherwise those that have not changed for ``ABANDONED`` seconds."""
         try:
             candidates = [path for path in folder.iterdir() if path.name.startswith(prefix) and _size(path) is not None]
             if self._locked:
@@ -276,9 +283,11 @@ class Folder:
             raise LoadError(f"{human(needed)} are needed and {self.path} has {human(free)} free: use a larger volume")
 
     def finish(self, url: str, revision: str, sizes: Mapping[str, int]) -> None:
-        """Remove the files of earlier loads, and mark the directory as complete once everything is on the disk.
+        """Remove the files of earlier loads that are not in ``sizes``, and mark the directory as complete once
+        everything is on the disk.
 
-        ``sizes`` maps each path to the size in bytes that its file must have. Raise LoadError if a size differs.
+        ``sizes`` maps each path to the size in bytes that its file must have. Raise LoadError if a size differs, or
+        OSError.
         """
         old = read_inventory(self._previous)
         for folder in sorted({self.path / parent for name in sizes for parent in _parents(name)} | {self.path}):
@@ -303,8 +312,8 @@ class Folder:
         _sync(self.path)
 
     def _clear(self) -> None:
-        """Remove the partial files and the lock: all of them if this loader holds the lock, otherwise only those that
-        no other loader may need."""
+        """Remove partial files, the marker of the earlier load, and the lock: all of them if this loader holds the
+        lock, otherwise only those that no other loader may need."""
         for part in self._leftovers(self._parts):
             part.unlink(missing_ok=True)
         with suppress(OSError):  # another loader has parts in it
@@ -314,7 +323,7 @@ class Folder:
             self._work.rmdir()
 
     def _drop(self, name: str) -> None:
-        """Remove a file of an earlier load, and the directories that become empty."""
+        """Remove a file of an earlier load, and the directories that become empty. Ignore an invalid path."""
         if fault(name):
             return
         (self.path / name).unlink(missing_ok=True)
@@ -383,7 +392,7 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def read_inventory(path: Path) -> Inventory | None:
-    """Read the marker of a directory. Return None if the marker is missing or invalid."""
+    """Read the marker at ``path``. Return None if the marker is missing or invalid."""
     try:
         return decode_json(path.read_bytes(), Inventory, most=INVENTORY_BYTES)
     except (FileNotFoundError, NotADirectoryError, DecodingError):

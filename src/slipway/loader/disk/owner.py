@@ -27,8 +27,8 @@ LONGEST = 256
 
 
 def own(path: Path, user: int) -> None:
-    """Make a user, and the group with the same number, the owner of a directory and its content except the file
-    ``MARK``. Links are not followed. Raise LoadError."""
+    """Make a user, and the group with the same number, the owner of a directory and its content. The file ``MARK`` and
+    everything that the user already owns stay unchanged. Links are not followed. Raise LoadError."""
     try:
         for top, folders, files, handle in os.fwalk(path, onerror=_raise):
             if os.fstat(handle).st_uid != user:
@@ -42,13 +42,13 @@ def own(path: Path, user: int) -> None:
 
 
 def renew(path: Path, namespace: str, *, is_known: bool = False) -> bool:
-    """Make a namespace the owner of a directory, and return whether the directory was replaced. A directory that may
-    belong to another namespace is replaced by a new one with the same name.
+    """Make a namespace the owner of a directory, and return whether the directory is a new one. A directory that may
+    belong to another namespace is replaced by a new one with the same name. A missing directory is created.
 
-    An empty ``namespace`` means the operator, whose files all users may read, so the directory is never replaced. With
+    An empty ``namespace`` means the operator, whose files all users may read, so an existing directory is kept. With
     ``is_known``, a directory without a mark belongs to the namespace and is kept. Without ``is_known``, the files of an
-    unmarked directory move to the new one, where the load verifies them. The files of another namespace are removed.
-    Raise LoadError.
+    unmarked directory move to the new one, where the load verifies them. The files of another namespace, or of the
+    operator, are removed. Raise LoadError.
     """
     digest = hashlib.sha256(path.name.encode()).hexdigest()[:16]
     fresh, old = (path.with_name(f"{OWN}-{digest}.{part}") for part in ("new", "old"))
@@ -79,7 +79,8 @@ def renew(path: Path, namespace: str, *, is_known: bool = False) -> bool:
 
 
 def _namespace_of(folder: Path) -> str | None:
-    """Return the namespace in the mark of a directory, or None if there is no valid mark."""
+    """Return the namespace in the mark of a directory, or None if there is no valid mark. An empty string means the
+    operator."""
     try:
         handle = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -106,7 +107,8 @@ def _mark(folder: Path, namespace: str) -> None:
 
 def _move(source: Path, target: Path, *, excluded: str = "") -> None:
     """Move files into new directories with the same names below ``target``, because a container may have the old
-    directories open. Links, special files, and names that begin with ``excluded`` stay. Raise OSError."""
+    directories open. Links and special files stay, and also entries of ``source`` itself whose names begin with
+    ``excluded``, unless it is empty. Raise OSError."""
     for entry in list(os.scandir(source)):
         if excluded and entry.name.startswith(excluded):
             continue

@@ -40,12 +40,12 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Number of bytes that were in the file at first, plus those written since."""
+        """Number of bytes in the file, without bytes that another process has written since this one opened it."""
         return self._size
 
     def read(self, offset: int) -> bytes:
-        """Return bytes of the file from ``offset`` on, at most ``CHUNK``. Raise LoadError if another process has
-        truncated the file."""
+        """Return bytes of the file from ``offset`` on, at most ``CHUNK``. ``offset`` must be less than ``size``. Raise
+        LoadError if another process has truncated the file."""
         chunk = os.pread(self._stream.fileno(), min(CHUNK, self._size - offset), offset)
         if not chunk:
             raise replaced_error(self._path)

@@ -13,7 +13,8 @@ from slipway.serving.wire.agent import Progress
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 LOWEST_RATE = 64 << 10
-"""Minimum rate in bytes per second. A slower load fails, because other loads wait for their turn."""
+"""Minimum rate in bytes per second. A slower load that ``Pace`` checks fails, because other loads wait for their
+turn."""
 RATE_SECONDS = 600.0
 """Seconds for which the rate must be too low before the load fails."""
 
@@ -33,14 +34,15 @@ class Meter:
         """State that the next loader needs to resume this load and that is not on the disk; empty: there is none."""
 
     def expect(self, size: int, files: int) -> None:
-        """Set the expected total, ``size`` bytes in ``files`` files, and restart the clock."""
+        """Set the expected total, ``size`` bytes in ``files`` files, and restart the clock and the counters of
+        ``progress``."""
         with self._lock:
             self._total, self._all_files, self._note = size, files, ""
             self._done = self._files = self._fetched = 0
             self._started = self._clock()
 
     def note(self, text: str) -> None:
-        """Set the reason why the load is waiting. An empty ``text`` means that it is not waiting."""
+        """Set the reason why the load is waiting. An empty string means that it is not waiting."""
         with self._lock:
             self._note = text
 
@@ -51,7 +53,7 @@ class Meter:
             self._done += size
 
     def fetched(self, size: int) -> None:
-        """Count ``size`` bytes that were downloaded."""
+        """Count ``size`` bytes that were downloaded. The load is then no longer waiting."""
         with self._lock:
             self._done += size
             self._fetched += size

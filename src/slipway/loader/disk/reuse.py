@@ -22,10 +22,10 @@ MOST_FOLDERS = 10_000
 
 
 def link_existing(url: str, listing: Listing, folder: Path, donor: Path) -> int:
-    """Link or copy files of this source revision into ``folder``, from ``donor`` or from complete directories directly
-    below ``donor``. Return the number of files.
+    """Link or copy files of this source revision into ``folder``, from ``donor`` if it is complete, or otherwise from
+    the complete directories directly below it. Return the number of files.
 
-    Return 0 if the source does not report its revision.
+    Return 0 if the source does not report its revision. Raise LoadError if ``listing`` has an invalid path.
     """
     if not listing.revision:
         return 0
@@ -39,8 +39,8 @@ def link_existing(url: str, listing: Listing, folder: Path, donor: Path) -> int:
 
 
 def _complete(donor: Path) -> Iterator[tuple[Path, Inventory]]:
-    """Yield complete directories with their markers: ``donor`` if it is complete, otherwise the complete directories
-    directly below ``donor``."""
+    """Yield complete directories with their markers: ``donor`` if it is complete, otherwise the complete ones among the
+    first ``MOST_FOLDERS`` entries of ``donor``."""
     if (own := read_inventory(donor / MARKER)) is not None:
         yield donor, own
         return

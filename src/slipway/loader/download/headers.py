@@ -44,8 +44,9 @@ def with_headers(report: Report, folder: Path, names: Sequence[str], header: str
 
 
 def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
-    """Return the facts about a model from the file that describes it and the headers of its weights. Unreadable headers
-    of safetensors files are ignored. Raise MalformedFileError, DecodingError or OSError."""
+    """Return the facts about a model from the file that describes it and the headers of its weights. If the header of
+    one safetensors file is unreadable, the headers of all safetensors files are ignored. Raise MalformedFileError,
+    DecodingError or OSError."""
     main = config.described_by(names)
     if main.endswith(config.GGUF):
         parts = [name for name in _of_format(names, "gguf") if name.rpartition("/")[0] == main.rpartition("/")[0]]
@@ -74,8 +75,10 @@ def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[s
 
 
 def model_files(names: Sequence[str], main: str) -> list[str]:
-    """Return the safetensors files of the model that ``main`` describes. A second copy of the weights, for other
-    programs, is left out."""
+    """Return the safetensors files of the model that the file ``main`` describes. A second copy of the weights, for
+    other programs, is left out. For a pipeline, these are all files. For any other model, these are the files next to
+    ``main`` whose names begin with ``model`` or, without such files, all files next to ``main`` or, without any, all
+    files."""
     files = _of_format(sorted(file_rules.weights_of(names)), "safetensors") or _of_format(names, "safetensors")
     beside = [name for name in files if name.rpartition("/")[0] == main.rpartition("/")[0]]
     usual = [name for name in beside if name.rpartition("/")[2].startswith("model")]
@@ -87,8 +90,8 @@ def _of_format(names: Sequence[str], ending: str) -> list[str]:
 
 
 def _beginning(path: Path) -> bytes:
-    """Return the content of a file, but at most one byte more than the limit, so that the caller can detect a file that
-    is too long."""
+    """Return the content of a file, but at most one byte more than ``config.MOST_BYTES``, so that the caller can detect
+    a file that is too long."""
     with path.open("rb") as stream:
         return stream.read(config.MOST_BYTES + 1)
 

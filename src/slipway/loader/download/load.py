@@ -31,12 +31,12 @@ def load(
     outdated: Collection[str] | None = None,
     owner: Owner | None = None,
 ) -> bool:
-    """Load the source ``url`` into the directory ``path``. Return False, without sending a request, if the directory
-    already contains it.
+    """Load the source ``url`` into the directory ``path``, and return True. Return False, without sending a request, if
+    the directory already contains the source.
 
-    If ``outdated`` is set, the directory has an older state of the source, and the files in ``outdated`` are downloaded
-    again. Each old file stays until its replacement is complete. For ``owner``, see ``Folder``. ``open_source`` is
-    called only if something must be downloaded. Raise LoadError, or StoppedError after ``stop`` is set.
+    If ``outdated`` is not None, the directory has an older state of the source, and the files in ``outdated`` are
+    downloaded again. Each old file stays until its replacement is complete. For ``owner``, see ``Folder``.
+    ``open_source`` is not called if the result is False. Raise LoadError, or StoppedError after ``stop`` is set.
     """
     try:
         return _load(url, open_source, path, owner, policy, stop, meter, outdated)

@@ -56,16 +56,16 @@ class Work(msgspec.Struct, frozen=True):
     headers."""
 
     def retry(self, url: str) -> Retry:
-        """Return a function that repeats a call until it succeeds. The messages of the function contain ``url`` without
-        secrets."""
+        """Return a function that repeats a call that raises TransientError, as in ``Retrier.call``. Its messages
+        contain ``url`` without secrets."""
         return partial(Retrier(self.policy, self.stop, self.meter).call, redact_url(url))
 
 
 def opened(
     url: str, env: Mapping[str, str], address_policy: AddressPolicy | None, *, node_identity: bool = False
 ) -> Source:
-    """Return the source of ``url``, which may also be a local file. ``address_policy`` restricts addresses that a spec
-    names. With ``node_identity``, the source may use the node's credentials. Raise LoadError."""
+    """Return the source of ``url``, which may also be a local file or directory. ``address_policy`` and
+    ``node_identity`` are as in ``Access``. Raise LoadError."""
     if url.startswith(local.SCHEME):
         return local.open_source(url, env)
     return open_source(url, env, Access(address_policy, node_identity))
@@ -82,8 +82,8 @@ def stage(
     reuse: Path | None = None,
     owner: Owner | None = None,
 ) -> Report:
-    """Load the selected files of ``url`` into ``folder``, and return a report on them. Raise LoadError, or StoppedError
-    after ``work.stop`` is set.
+    """Load the selected files of ``url`` into ``folder``, and return a report on them. Raise LoadError, also if the
+    main file does not have the expected hash, or StoppedError after ``work.stop`` is set.
 
     With ``refresh``, the existing files may be from an older state of the source. ``reuse`` is a directory that may
     already have the same files. If ``owner`` is set, only this owner's earlier loads are trusted, and the report
@@ -120,7 +120,8 @@ def _load(
     *,
     owner: Owner | None,
 ) -> bool:
-    """Load the selected files. Return whether anything was downloaded. Raise LoadError or StoppedError."""
+    """Load the selected files. Return False if the directory already contained them. Raise LoadError or
+    StoppedError."""
     policy = msgspec.structs.replace(work.policy, wrong=TRIES) if chosen.sha256 else work.policy
     try:
         return load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated, owner)
@@ -129,8 +130,9 @@ def _load(
 
 
 def inspect(path: Path, sha256: str, work: Work) -> Report:
-    """Return a report on the existing file or directory ``path``. If ``sha256`` is set, compare it with the hash of the
-    only file. Raise LoadError if the hash differs or a file is unreadable."""
+    """Return a report on the existing file or directory ``path``. If ``sha256`` is not empty, compare it with the hash
+    of the only file. Raise LoadError if ``path`` cannot be read, the hash differs, or a hash is given for several
+    files. The report contains any other problem with the files."""
     selection = Selection(local.LocalFiles(path), FileRequest() if path.is_dir() else FileRequest((path.name,)))
     entries = checked(selection.listing(work.retry(str(path))).entries)
     if sha256 and not selection.main:
@@ -144,8 +146,8 @@ def inspect(path: Path, sha256: str, work: Work) -> Report:
 
 
 def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
-    """Return the problem with the files of a directory, or an empty string if there is none. Unreadable files are not a
-    problem, because the engine may have more permissions."""
+    """Return the problem with the files of a directory, at most ``MOST_FAULT`` characters, or an empty string if there
+    is none. Unreadable files are not a problem, because the engine may have more permissions."""
     try:
         return fault_in(folder, [entry.path for entry in entries])[:MOST_FAULT]
     except OSError:
@@ -153,7 +155,8 @@ def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
 
 
 def probe(url: str, source: Source, chosen: FileRequest, work: Work) -> Report:
-    """Return a report on the current state of a source, and download at most one header. Raise LoadError."""
+    """Return a report on the current state of a source, without downloading its files. If ``work.header`` is ``gguf``
+    and there is a main file, also read the header of that file. Raise LoadError or StoppedError."""
     selection = Selection(source, chosen)
     retry = work.retry(url)
     listing = selection.listing(retry)
@@ -175,7 +178,8 @@ def probe(url: str, source: Source, chosen: FileRequest, work: Work) -> Report:
 
 def piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
     """Return ``size`` bytes of a remote file from ``offset`` on, or fewer at the end. If the server does not support
-    ranges, read and discard the bytes before ``offset``. Raise UnreadableError if these are too many."""
+    ranges, read and discard the bytes before ``offset``. Raise UnreadableError if these are more than ``FARTHEST``, or
+    LoadError or TransientError."""
     with source.read(entry, offset) as body:
         before = offset - body.start
         if before > FARTHEST:
@@ -223,8 +227,8 @@ def _describe(folder: Path, selection: Selection, work: Work) -> Report:
 
 
 def _explain(error: LoadError, selection: Selection, chosen: FileRequest) -> LoadError:
-    """Return an integrity error if the main file arrived completely but with another hash than expected. Otherwise
-    return ``error``."""
+    """Return an integrity error if the main file arrived completely but with another hash than expected. Return
+    ``error`` if it is transient, no hash is expected, or the main file's bytes were not hashed."""
     if error.transient or not chosen.sha256 or selection.came in ("", chosen.sha256):
         return error
     return _wrong(selection.main, selection.came, chosen.sha256)
@@ -236,7 +240,8 @@ def _wrong(file: str, actual: str, expected: str) -> FaultError:
 
 def _find_outdated(folder: Path, selection: Selection, retry: Retry) -> frozenset[str] | None:
     """Return the paths of the files without a digest, which must be downloaded again because they cannot be compared
-    with the source. Return None if the source has not changed since the last load.
+    with the source, and remove the stored report. Return None, and remove nothing, if the source has not changed since
+    the last load.
 
     Do not remove the files, because pods read them, and more pods may start before the new files are complete.
     """
@@ -250,7 +255,7 @@ def _find_outdated(folder: Path, selection: Selection, retry: Retry) -> frozense
 
 
 def _is_of(folder: Path, entries: Sequence[Entry]) -> bool:
-    """Whether the directory contains the files of ``entries``, judging by their sizes."""
+    """Whether the directory has all files of ``entries``, judging by their names and known sizes."""
     try:
         return all(entry.size in (None, (folder / entry.path).stat().st_size) for entry in entries)
     except OSError:

@@ -42,8 +42,8 @@ class Policy(msgspec.Struct, frozen=True):
     """Maximum number of files to download at the same time."""
 
     def pause(self, failures: int, retry_after: float) -> float:
-        """Return the seconds to wait after this number of consecutive failures. ``retry_after`` is the wait in seconds
-        that the server requested."""
+        """Return the seconds to wait after the given number of consecutive failures, at least 1. The result is partly
+        random. ``retry_after`` is the wait in seconds that the server requested; 0: none."""
         delay = self.first_pause * 2.0 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load only
         return min(max(delay, retry_after), self.longest_pause)
 
@@ -126,8 +126,8 @@ class Transfer:
         self._meter.file_done()
 
     def _is_there(self) -> bool:
-        """Whether an earlier load completed this file, judging by its size and, if the source declares one, its
-        digest."""
+        """Whether an earlier load completed this file, judging by its size and, if the source declares one, its digest.
+        False if the source does not report the size."""
         if self._final.is_symlink() or not self._final.is_file():
             return False
         size = self._final.stat().st_size
@@ -178,7 +178,8 @@ class Transfer:
         self._meter.reused(part.size)
 
     def _receive(self, part: Part) -> bool:
-        """Receive bytes until the file is complete. Return whether the source's digest applies to them."""
+        """Receive bytes until the file is complete or, if its size is unknown, the body ends. Return whether the
+        source's digest applies to the bytes."""
         verifiable = True
         while self._entry.size is None or self._have < self._entry.size:
             try:

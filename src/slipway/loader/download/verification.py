@@ -28,14 +28,14 @@ def check_names(paths: Collection[str]) -> None:
 
 
 def check_files(folder: Path, paths: Collection[str]) -> None:
-    """Check the loaded files. Raise FaultError for the first invalid or missing file, or OSError for an unreadable
-    one."""
+    """Check the loaded files ``paths`` in ``folder``. Raise FaultError for the first invalid or missing file, or
+    OSError for an unreadable one."""
     if fault := fault_in(folder, paths):
         raise FaultError("UnsupportedSource", fault)
 
 
 def fault_in(folder: Path, paths: Collection[str]) -> str:
-    """Return the problem with the files ``paths`` of a directory, or an empty string if there is none. Raise
+    """Return the first problem with the files ``paths`` of a directory, or an empty string if there is none. Raise
     OSError."""
     weights = file_rules.weights_of(paths)
     if missing := soundness.missing_part(weights):

@@ -48,7 +48,8 @@ class Content(Protocol):
         """Text that identifies this version of the content; empty: the version is unknown."""
 
     def chunks(self, start: int) -> Iterator[bytes]:
-        """Yield the bytes from offset ``start`` on. Retry transient errors. Raise LoadError or StoppedError."""
+        """Yield the bytes from offset ``start`` on. Retry transient errors. Raise LoadError or StoppedError or, for an
+        archive, WrongError."""
 
 
 class FileContent:
@@ -74,8 +75,8 @@ class FileContent:
                 retrier.failed(self.name, error)
 
     def checked(self, start: int) -> Iterator[bytes]:
-        """Yield the bytes from offset ``start`` on, for a file in an archive, and verify the source's digest. Raise
-        WrongError before the last bytes if the digest does not match.
+        """Yield the bytes from offset ``start`` on, for a file in an archive, and verify the source's digest if there
+        is one. Raise WrongError before the last bytes if the digest does not match.
 
         A file larger than ``CHECKED`` is verified only if ``start`` is 0.
         """
@@ -115,7 +116,7 @@ class FileContent:
 
 
 class TarContent:
-    """A tar archive of several files."""
+    """A tar archive of one or more files. Each file's digest is verified while the archive is read."""
 
     promised: Digest | None = None
 
@@ -142,8 +143,8 @@ class TarContent:
 
 
 class Hashed:
-    """A ``Content`` whose bytes are hashed while they are sent. ``catch_up`` hashes the first bytes if another loader
-    has sent them."""
+    """A wrapper of a ``Content`` that hashes the bytes while they are sent. ``catch_up`` hashes the first bytes if
+    another loader has sent them."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
@@ -170,7 +171,7 @@ class Hashed:
             yield chunk
 
     def catch_up(self, end: int) -> None:
-        """Read and hash the bytes up to the offset ``end`` that are not hashed yet."""
+        """Read and hash the bytes up to the offset ``end`` that are not hashed yet, and possibly a few more."""
         if self.position < end:
             for _chunk in self.chunks(self.position):
                 if self.position >= end:
@@ -187,7 +188,8 @@ class Hashed:
         return f"sha256:{self._sha256.hexdigest()}"
 
     def keeps_promise(self) -> bool:
-        """Whether the bytes match the digest that the source declares. True if this cannot be checked."""
+        """Whether the bytes match the digest that the source declares. True if there is no digest, some bytes are not
+        hashed, or the digest is neither SHA-256 nor the hash of a git blob."""
         promised = self._content.promised
         if promised is None or not self.whole:
             return True
@@ -202,8 +204,8 @@ def key(*words: str) -> str:
 
 
 def promised_digest(content: Content) -> str:
-    """Return the digest of the content as a blob, ``sha256:HEX``, if the source declares it. Otherwise return an empty
-    string."""
+    """Return the digest of the content as a blob, ``sha256:HEX``, if the source declares the SHA-256. Otherwise return
+    an empty string."""
     promised = content.promised
     return f"sha256:{promised.value}" if promised is not None and promised.kind is Kind.SHA256 else ""
 

@@ -34,7 +34,7 @@ T = TypeVar("T")
 class Description(msgspec.Struct, frozen=True):
     facts: Facts
     precisions: tuple[str, ...]
-    """The data type that most parameters have; empty: it is unknown."""
+    """The data type that most parameters of the safetensors files have, as the only element; empty: it is unknown."""
 
 
 def chosen_of(source: Source, listing: Listing, retry: Retry) -> FileChoice:
@@ -96,8 +96,8 @@ class _Files:
         self._entries = {entry.path: entry for entry in entries}
 
     def json(self, path: str, most: int) -> Mapping[str, Any]:
-        """Return the JSON object in a file, or an empty one if the file is missing, invalid or larger than ``most``
-        bytes."""
+        """Return the JSON object in a file. Return an empty one if the file is missing, invalid or larger than ``most``
+        bytes, or if the source does not report the size."""
         text = self._text(path, most)
         try:
             if path in (CONFIG, INDEX):
@@ -117,7 +117,8 @@ class _Files:
 
     def tensors(self, chosen: FileChoice, main: str, shapes: dict[str, tuple[str, Sequence[int]]]) -> Mapping[str, int]:
         """Return the number of parameters in the model's safetensors files, by data type. Return an empty mapping if a
-        header is unreadable. ``shapes`` is filled as in ``safetensors.parse``."""
+        header exceeds a limit, if there are more than ``MOST_HEADERS`` files, or if some weights are in another format.
+        ``shapes`` is filled as in ``safetensors.parse``. Raise LoadError for an invalid file."""
         parse = partial(safetensors.parse, budget=safetensors.Budget(), shapes=shapes)
         total: Counter[str] = Counter()
         names = [name for name in chosen.weights if name.lower().endswith(".safetensors")]
@@ -134,13 +135,15 @@ class _Files:
         return dict(sorted(total.items())) if complete else {}
 
     def gguf(self, parts: Sequence[str]) -> tuple[Gguf, ...]:
-        """Return the header of each part of a model, or an empty tuple if one of them is unreadable."""
+        """Return the header of each part of a model, at most ``MOST_HEADERS``, or an empty tuple if one of them exceeds
+        a limit. Raise LoadError for an invalid header."""
         headers = [self._header(name, self._gguf_parser(name)) for name in parts[:MOST_HEADERS]]
         return tuple(one for one in headers if one is not None) if all(headers) else ()
 
     def check(self, names: Collection[str], read_as_json: Collection[str] = ()) -> None:
         """Raise LoadError if the content of a file is obviously not what its name suggests. ``read_as_json`` contains
-        the files that an engine parses as JSON. Large files with an extension that no engine reads are skipped."""
+        the files that an engine parses as JSON. Large files with an extension that no engine reads are skipped, and
+        also files after the first ``MOST_HEADERS``."""
         read = [name for name in self._in_order(names) if name.lower().endswith(soundness.READ) or self._is_tiny(name)]
         for name in read[:MOST_HEADERS]:
             self._refuse(name, "", as_json=name in read_as_json)
@@ -160,8 +163,8 @@ class _Files:
             raise FaultError("UnsupportedSource", fault[:600])
 
     def _tail(self, entry: Entry, head: bytes) -> bytes:
-        """Return the last bytes of a file, or no bytes if the source does not report the size or does not support
-        ranges."""
+        """Return the last bytes of a file, or all bytes of a short one, whose content is ``head``. Return no bytes if
+        the source does not report the size or does not support ranges."""
         if len(head) < soundness.HEAD or entry.size == len(head):
             return head
         if not entry.size:

@@ -27,8 +27,8 @@ KEY = "slipway.inference/key"
 UPLOAD, UPLOAD_KEY = "slipway.inference/upload", "slipway.inference/upload-key"
 EMPTY, EMPTY_TYPE = b"{}", "application/vnd.oci.empty.v1+json"
 WORTH = 16 << 20
-"""Number of new bytes after which the state is written. Each file that becomes its own layer is larger. Blobs whose
-digest is known only after sending are recorded in any case."""
+"""Number of new bytes after which the state is written. Each file that becomes its own layer is larger, except a
+model's only file. Blobs whose digest is known only after sending are recorded in any case."""
 
 
 class Resume(msgspec.Struct, frozen=True):
@@ -43,8 +43,8 @@ class PublicationState:
     ``slipway.loader.publication.upload.Notes``."""
 
     def __init__(self, registry: Registry, work: Work, retry: Retry, resume: str = "") -> None:
-        """Resume the upload in ``resume``, text from the previous loader. The state in the repository takes precedence
-        over it."""
+        """Resume the upload in ``resume``, the JSON text from the previous loader. An empty or invalid text means that
+        there is no upload. An upload that ``restore`` reads from the repository takes precedence."""
         self._registry, self._work, self._retry = registry, work, retry
         self._layers: dict[str, Descriptor] = {}
         self._previous = _resume(resume)
@@ -54,7 +54,7 @@ class PublicationState:
         self._unwritten = 0
 
     def restore(self) -> None:
-        """Read the state that the previous loader stored, if there is any."""
+        """Read the state that the previous loader stored. Do nothing if there is none, or if it is invalid."""
         manifest = self._retry(lambda: self._registry.manifest(TAG))
         if manifest is None:
             return
@@ -80,7 +80,8 @@ class PublicationState:
         return next((one.location for one in uploads), "")
 
     def record_upload(self, content: Content, location: str) -> None:
-        """Record the location of a new upload of this content, so that another loader can resume it."""
+        """Record the location of a new upload of this content, so that another loader can resume it. Do nothing if the
+        content's version is unknown."""
         if not content.key:
             return
         self._mine = Resume(content.key, location)
@@ -144,8 +145,8 @@ class PublicationState:
 
 
 def cancel(registry: Registry, retry: Retry, resume: str = "") -> None:
-    """Delete the stored state of an unfinished publication, and cancel its uploads. ``resume`` is text from the
-    previous loader."""
+    """Delete the stored state of an unfinished publication, and cancel its uploads, if they exist. ``resume`` is the
+    JSON text from the previous loader; empty or invalid: there is none."""
     notes = _resume(resume)
     locations = [notes.location] if notes else []
     manifest = retry(lambda: registry.manifest(TAG))

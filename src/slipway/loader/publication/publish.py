@@ -34,7 +34,7 @@ from slipway.loader.transport.source import Listing, Retry, Source
 
 log = logging.getLogger(__name__)
 SMALL = 16 << 20
-"""Maximum size in bytes of a file that goes into the tar archive."""
+"""Maximum size in bytes of a file that goes into the tar archive. A model's only file never does."""
 PUBLISHED, IMAGE = "published", "image"
 TAGS = (PUBLISHED, IMAGE, SESSION)
 
@@ -45,17 +45,17 @@ class PublishRequest(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     """Name of the model in the artifact; empty: the name that the source reports."""
     url: str = ""
-    """Public URL of the model's source, visible to everyone who pulls the artifact; empty: the source is not public."""
+    """Public URL of the model's source, visible to all users who pull the artifact; empty: the source is not public."""
     image: bool = False
-    """Whether to publish the same files as a container image, too."""
+    """Whether to also publish the same files as a container image."""
     room: int | None = None
-    """Maximum number of bytes to add to the registry; None: unlimited."""
+    """Maximum number of bytes to add to the registry, or maximum size of an existing publication; None: unlimited."""
     resume: str = ""
     """State of an unfinished upload, from the previous loader; empty: there is none."""
 
 
 class _Planned(msgspec.Struct, frozen=True):
-    """A layer to create."""
+    """A layer to create. Its path is ``.`` if the content is the tar archive of the small files."""
 
     path: str
     media_type: str
@@ -64,7 +64,8 @@ class _Planned(msgspec.Struct, frozen=True):
 
 def publish(source: Source, target: Registry, request: PublishRequest, work: Work) -> Publication:
     """Publish a source in the repository ``target``, and return the publication. If the repository already has this
-    revision, send nothing. Raise LoadError, or StoppedError after ``work.stop`` is set."""
+    revision, send nothing. Raise LoadError, also if the request's limit is exceeded, or StoppedError after
+    ``work.stop`` is set."""
     retry = work.retry(request.name or target.repository)
     listing = source.listing(retry)
     publication = _find_publication(target, request, listing.revision, retry)
@@ -114,7 +115,8 @@ def _send(
 
 def publish_upload(target: Registry, request: PublishRequest, work: Work) -> Publication:
     """Publish the file that a user uploaded to the target repository, remove the upload, and return the publication. If
-    an earlier loader has published the file, only return the publication. Raise LoadError or StoppedError."""
+    there is no upload, but an earlier loader has published the file, only return the publication. Raise LoadError or
+    StoppedError."""
     retry = work.retry(target.repository)
     session = session_of(target, retry)
     if session is None:
@@ -130,7 +132,9 @@ def publish_upload(target: Registry, request: PublishRequest, work: Work) -> Pub
 
 
 def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
-    """Delete all manifests of the repository, and cancel unfinished uploads. Return the number of deleted manifests."""
+    """Delete the manifests that publications and uploads leave in the repository, and cancel unfinished uploads. Return
+    the number of deleted manifests, without that of an unfinished publication. For ``resume``, see
+    ``publication_state.cancel``."""
     publication_state.cancel(target, retry, resume)
     deleted = 0
     for tag in TAGS:
@@ -148,8 +152,8 @@ def _choose_files(source: Source, listing: Listing, retry: Retry) -> FileChoice:
 
 
 def _plan_layers(source: Source, listing: Listing, chosen: FileChoice, work: Work) -> list[_Planned]:
-    """Return the layers to create: the tar archive of the small files, and the large files in the source's order. A
-    single file is always its own layer."""
+    """Return the layers to create: the tar archive of the small files, if there are any, and the large files in the
+    source's order. A single file is always its own layer."""
     files = [FileContent(source, entry, work) for entry in listing.entries if entry.path in chosen.files]
     small = [file for file in files if file.size <= SMALL]
     big = [
@@ -161,7 +165,8 @@ def _plan_layers(source: Source, listing: Listing, chosen: FileChoice, work: Wor
 
 
 def _check_room(uploader: Uploader, planned: Sequence[_Planned], request: PublishRequest) -> None:
-    """Raise LoadError if the missing bytes exceed the limit in ``request``. Nothing has been sent before this check."""
+    """Raise LoadError if the missing bytes, and those of the image if one is requested, exceed the limit in
+    ``request``. Nothing has been sent before this check."""
     if request.room is None:
         return
     needed = sum(one.content.size for one in planned if uploader.missing(one.content))
@@ -203,8 +208,8 @@ def _finish(
 
 
 def _publication(content: bytes, retry: Retry, target: Registry) -> Publication:
-    """Return the publication that a manifest describes. Raise LoadError if the manifest is invalid or one of its blobs
-    is missing."""
+    """Return the publication that a manifest describes. Raise LoadError if the manifest is invalid, or if one of its
+    blobs is missing or has another size."""
     try:
         whole = modelpack.parse_manifest(content)
     except DecodingError as error:
@@ -235,8 +240,8 @@ def _put(target: Registry, tag: str, content: bytes, retry: Retry) -> str:
 def _image(
     target: Registry, layers: Sequence[Layer], uploader: Uploader, work: Work, retry: Callable[..., object]
 ) -> str:
-    """Publish the same files as a container image, and return its digest. Read layers that are not tar archives yet
-    from the registry."""
+    """Publish the files in ``layers`` as a container image, and return its digest. Read layers that are not tar
+    archives yet from the registry."""
     image_layers = []
     for layer in layers:
         if layer.packed:
@@ -253,7 +258,9 @@ def _image(
 
 
 def _find_publication(target: Registry, request: PublishRequest, revision: str, retry: Retry) -> Publication | None:
-    """Return an existing publication of this revision of the source, or None if it is missing or incomplete."""
+    """Return the existing publication of this revision from the URL in ``request``, or None if it is missing or
+    incomplete. A publication without an image is incomplete if ``request`` requires one. Return None if ``revision`` is
+    empty."""
     manifest = retry(lambda: target.manifest(PUBLISHED))
     if manifest is None or not revision:
         return None

@@ -74,7 +74,7 @@ class Uploader:
 
     def _attempt(self, content: Content) -> str:
         """Send the content once, and return its digest. Return an empty string if the bytes do not match the source's
-        digest, or if the registry lost the upload."""
+        digest, or if the registry no longer has the upload at the end. Raise WrongError for a file in an archive."""
         hashed, retrier = Hashed(content), self._retrier()
         expected = promised_digest(content)
         upload = retrier.call(self._registry.host, lambda: self._start(content))
@@ -105,7 +105,7 @@ class Uploader:
         self._work.meter.reused(-counted)
 
     def _start(self, content: Content) -> Progress:
-        """Return the progress of an unfinished upload of this content, or start a new upload."""
+        """Return the progress of an unfinished upload of this content that has some bytes, or start a new upload."""
         location = self._notes.upload(content)
         if location:
             with suppress(UploadGoneError, LoadError):
@@ -118,7 +118,8 @@ class Uploader:
         return Progress(location, 0)
 
     def _send(self, content: Content, hashed: Hashed, upload: Progress, retrier: Retrier) -> Progress:
-        """Send the remaining bytes in one request, and return the upload's new progress."""
+        """Send the remaining bytes in one request, and return the upload's new progress. If the request fails, pause,
+        and return the progress that the registry reports, or that of a new upload."""
         meter, at = self._work.meter, upload.offset
 
         def counted(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -167,8 +168,8 @@ class Uploader:
             return after
 
     def _commit(self, location: str, digest: str, size: int) -> None:
-        """Turn the upload into a blob. Raise UploadGoneError if the bytes do not match the digest or the registry lost
-        the upload."""
+        """Turn the upload into a blob. Raise UploadGoneError if the bytes do not match the digest, or if the registry
+        has neither the upload nor the blob."""
         try:
             self._registry.commit(location, digest)
         except UploadGoneError:

@@ -24,7 +24,8 @@ HEAD = 512
 LONGEST_HEADER = 1 << 20
 """Maximum size in bytes of a tar header with all its extensions."""
 LARGEST_DIRECTORY = 32 << 20
-"""Maximum size in bytes of a zip archive's directory. With ``MOST_FILES`` files, it has about 10 MB."""
+"""Maximum size in bytes of a zip archive's directory, and of any other single read of the archive. With ``MOST_FILES``
+files, a directory has about 10 MB."""
 RATIO, SLACK = 200, 64 << 20
 """Limit against archives that were made to fill a disk: an archive unpacks to at most ``RATIO`` times its size, plus
 ``SLACK`` bytes."""
@@ -84,7 +85,8 @@ class Forward:
         return self._position
 
     def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
-        """Skip to the offset ``position``. Raise ArchiveError for an offset before the current one."""
+        """Skip to the offset ``position``, or to the end of the stream if that is nearer, and return the new offset.
+        Raise ArchiveError for an offset before the current one, or for any ``whence`` except ``SEEK_SET``."""
         if whence != io.SEEK_SET or position < self._position:
             raise ArchiveError("its headers lead back")
         while self._position < position and self._take(min(CHUNK, position - self._position)):
@@ -92,8 +94,8 @@ class Forward:
         return self._position
 
     def read(self, size: int) -> bytes:
-        """Read exactly ``size`` bytes, or fewer at the end of the stream. Raise ArchiveError for a size above
-        ``LONGEST_HEADER``."""
+        """Read exactly ``size`` bytes, or fewer at the end of the stream. Raise ArchiveError for a negative size or a
+        size above ``LONGEST_HEADER``."""
         if not 0 <= size <= LONGEST_HEADER:
             raise ArchiveError("a header of it is too long")
         buffer = bytearray()
@@ -144,7 +146,8 @@ def _regular(member: tarfile.TarInfo) -> Member:
 
 
 def unpacked(kind: Kind, archive: Bytes) -> Iterator[bytes]:
-    """Yield the bytes of a tar archive, decompressed if its ``kind`` is compressed. Raise ArchiveError."""
+    """Yield the bytes of a tar archive, decompressed if its ``kind`` is compressed. Raise ArchiveError, or the errors
+    of ``Bytes.stream``."""
     if kind == "tar":
         yield from archive.stream(0)
         return

@@ -30,8 +30,8 @@ from slipway.loader.transport.source import Access, Body, Entry, Listing, Retry,
 
 T = TypeVar("T")
 MD5 = re.compile(r"[0-9a-f]{32}")
-"""Pattern of an ETag that is the object's MD5, because the object was uploaded in one part. After a multipart upload,
-the ETag ends with the number of parts."""
+"""Pattern of an ETag that is the MD5 of an unencrypted object, because the object was uploaded in one part. After a
+multipart upload, the ETag ends with the number of parts."""
 OPAQUE = ("aws:kms", "aws:kms:dsse")
 """Kinds of encryption for which an ETag looks like an MD5 but is not one."""
 BUSY = ("SlowDown", "RequestTimeout", "Throttling", "InternalError", "ServiceUnavailable")
@@ -57,9 +57,10 @@ class Bucket:
         chosen: bool,
         in_host: bool | None = None,
     ) -> None:
-        """Prepare access to the bucket. ``who`` returns the credentials. ``chosen``: whether the author of the spec
-        chooses the endpoint, so the address policy applies to it. ``in_host``: whether the bucket's name is part of the
-        host; None: the library decides."""
+        """Prepare access to the bucket. ``region`` is the region for which requests are signed. ``who`` returns the
+        provider of credentials; None: requests are not signed. ``chosen``: whether the author of the spec chooses the
+        endpoint, so the address policy applies to it. ``in_host``: whether the bucket's name is part of the host; None:
+        the library decides. Raise LoadError for an invalid bucket or endpoint."""
         self._url, self._in_host, self._access = url, in_host, access
         self._bucket, self._prefix = keys.split(url)
         self._endpoint = urlsplit(endpoint)
@@ -84,8 +85,8 @@ class Bucket:
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
-        """Open a listed object at offset ``start``. Raise LoadError if the object has been replaced since the listing,
-        or TransientError."""
+        """Open a listed object at offset ``start``, or at 0 if the store rejects the range. Raise LoadError if the
+        object has been replaced since the listing, or TransientError."""
         raw = self._request(partial(self._object, entry, start), listed=True)
         try:
             yield http.HttpBody(raw, verifiable=not _encrypted(raw))

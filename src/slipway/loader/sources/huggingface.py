@@ -65,7 +65,8 @@ class HuggingFace:
         self._api = HfApi(self._endpoint, token=False)  # the session has the token
 
     def listing(self, retry: Retry) -> Listing:
-        """List the files of the repository. Raise LoadError if access is denied or there are no files."""
+        """List the files of the repository or of the folder in it. Raise LoadError if access is denied or there are no
+        files."""
         asking = ASK.set(lambda request: retry(partial(self._request, urljoin(self._endpoint, str(request.url)))))
         try:
             info = self._api.model_info(self._repository, revision=self._revision)
@@ -89,7 +90,7 @@ class HuggingFace:
 
     def _request(self, url: str) -> httpx2.Response:
         """Send a request of the Hub's library through the session that all sources share, with its proxies,
-        certificates and limits. Raise LoadError if the request goes to another host."""
+        certificates and limits. Raise LoadError if the request goes to another origin than the Hub's."""
         if http.origin(url) != http.origin(self._endpoint):
             raise LoadError(f"{http.host_of(self._endpoint)} links to another host in a listing; not following")
         with http.send(self._client, "GET", url) as response:

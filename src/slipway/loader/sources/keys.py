@@ -32,8 +32,8 @@ def path_of_key(key: str, prefix: str) -> str | None:
     """Return the path in the target directory for the object ``key``. If ``prefix`` is the whole key, or names another
     part of the same file, the path is the file's name.
 
-    Return None for a key that is not selected: the placeholder of a folder, or a key that only begins with the same
-    characters.
+    Return None for a key that is not selected: the placeholder of a folder, or a key outside of the directory
+    ``prefix``, even if it begins with the same characters.
     """
     if key.endswith("/"):
         return None

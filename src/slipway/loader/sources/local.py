@@ -34,7 +34,8 @@ class LocalFiles:
         self._path = path
 
     def listing(self, retry: Retry) -> Listing:  # noqa: ARG002 - a disk needs no retries
-        """List the file, or all files of the directory. Raise LoadError if they cannot be read."""
+        """List the file, with the existing other parts if it is a part of a split file, or all files of the directory
+        except the loader's marker and report. Raise LoadError if they cannot be read."""
         try:
             return Listing("", bounded(self._entries(), str(self._path)))
         except OSError as error:

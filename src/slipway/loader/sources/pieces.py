@@ -33,7 +33,7 @@ class Session(msgspec.Struct, frozen=True):
     digest: str
     """Digest of the session's manifest."""
     name: str
-    """Name of the uploaded file."""
+    """Name of the uploaded file; empty: it is unknown."""
     pieces: tuple[Descriptor, ...]
 
     @property
@@ -160,7 +160,7 @@ class Upload:
 
     def _cache(self, member: Member, forward: Forward) -> None:
         """Keep the content of a small file in memory if the archive is compressed, because its files can then be read
-        only in order."""
+        only in order. Do nothing if all kept files together would exceed ``KEPT`` bytes."""
         cached_bytes = sum(map(len, self._small.values()))
         if self._kind != "tar" and member.size <= SMALL and cached_bytes + member.size <= KEPT:
             self._small[member.path] = b"".join(_read_chunks(forward, member.size))
@@ -205,7 +205,7 @@ def _gguf_name(name: str) -> str:
 
 
 def _common_folder(paths: Sequence[str]) -> str:
-    """Return the directory that contains all files of an archive, with a trailing slash, or an empty string if there is
-    none."""
+    """Return the top-level directory that contains all files of an archive, with a trailing slash, or an empty string
+    if there is none. The directory ``__MACOSX`` does not count."""
     tops = {path.partition("/")[0] for path in paths if not path.startswith("__MACOSX/")}
     return f"{tops.pop()}/" if len(tops) == 1 and all("/" in path for path in paths) else ""

@@ -42,7 +42,7 @@ class Artifact:
         return Entry(layer.path, layer.digest, layer.size, Digest(Kind.SHA256, value), layer.digest)
 
     def listing(self, retry: Retry) -> Listing:
-        """List the files of the artifact. Raise LoadError if the artifact is not a model."""
+        """List the files of the artifact. Raise LoadError if the artifact does not exist or is not a model."""
         manifest = retry(lambda: self._registry.manifest(self._digest))
         if manifest is None:
             raise FaultError("SourceNotFound", f"{self._registry.host} has nothing with the digest {self._digest}")

@@ -24,10 +24,10 @@ class WebFile:
 
     def listing(self, retry: Retry) -> Listing:
         """List the file, with its size and version from the response's headers, without reading its body. For a part of
-        a split file, list the other parts in the same directory, too, unless the URL is signed, because a signature is
-        valid for one file only.
+        a split file, also list the other parts in the same directory. But if the URL has a query with a parameter other
+        than ``download``, list only the file, because a signature is valid for one file only.
 
-        Raise LoadError if the URL does not name a file.
+        Raise LoadError if the URL does not name a file, or for an error response.
         """
         parts = urlsplit(self._url)
         signed = any(name != "download" for name, _value in parse_qsl(parts.query, keep_blank_values=True))

@@ -83,5 +83,5 @@ def from_base64(kind: Kind, text: str) -> Digest | None:
 
 def of_google(md5: str, crc32c: str) -> Digest | None:
     """Return the digest that Cloud Storage declares for an object: the MD5 or, for a composite object, which has no
-    MD5, the CRC32C. Both arguments are in base64. Return None if both are empty."""
+    MD5, the CRC32C. Both arguments are in base64; empty: there is none. Return None if neither is valid."""
     return (from_base64(Kind.MD5, md5) if md5 else None) or (from_base64(Kind.CRC32C, crc32c) if crc32c else None)

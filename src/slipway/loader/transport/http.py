@@ -67,16 +67,16 @@ class Session(requests.Session):
         return {**settings, "verify": self.trusted} if self.trusted else settings
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Return the target of a redirect, or None if it must not be followed. The ``requests`` library calls this
-        method."""
+        """Return the target of a redirect, or None if the response is not a redirect or must not be followed. The
+        ``requests`` library calls this method."""
         target: str | None = super().get_redirect_target(resp)
         if target and self.stays and origin(urljoin(resp.url, target)) != origin(resp.url):
             return None
         return target
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Remove all headers with credentials when a redirect leads to another origin. The ``requests`` library itself
-        removes only one of them."""
+        """Remove all headers with credentials when a redirect leads to another origin, except from HTTP to HTTPS of the
+        same host on the default ports. The ``requests`` library itself removes only one of them."""
         if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):
             for name in list(prepared_request.headers):
                 if name.lower() in PROOFS or name.lower().startswith(SIGNED):
@@ -92,8 +92,8 @@ def session(
     stays: bool = False,
 ) -> Session:
     """Return an HTTP session for all threads of a load. The usual environment variables define proxies and
-    certificates. ``address_policy`` applies to every connection, including those of redirects. For ``stays`` see
-    ``Session``."""
+    certificates. ``address_policy`` applies to every connection, including those of redirects; None: all addresses are
+    allowed. For ``stays`` see ``Session``."""
     client = Session()
     client.auth, client.stays, client.max_redirects = auth, stays, MOST_REDIRECTS
     client.headers.update({"User-Agent": f"slipway-loader/{__version__}", "Accept-Encoding": "identity"})
@@ -155,7 +155,7 @@ def send(
     timeout: tuple[float, float] = TIMEOUT,
 ) -> requests.Response:
     """Send a request and return the response, whose body is unread. Raise LoadError, or TransientError for errors that
-    a retry may resolve."""
+    a retry may resolve, such as the statuses 408, 429 and 5xx. A response with another error status is returned."""
     try:
         response = client.request(method, url, headers=headers, data=body, stream=True, timeout=timeout)
     except requests.exceptions.SSLError as error:
@@ -178,8 +178,9 @@ def send(
 def get(
     client: requests.Session, url: str, explain: Explain, headers: Mapping[str, str] | None = None
 ) -> Iterator[requests.Response]:
-    """Send a GET request and yield the response before its body is read. Raise LoadError or TransientError for an error
-    status, except 416, which the caller handles."""
+    """Send a GET request and yield the response before its body is read. Raise LoadError or TransientError for a failed
+    request or an error status, except 416, which the caller handles. ``explain`` returns the message of the
+    LoadError."""
     with send(client, "GET", url, headers) as response:
         if not response.ok and response.status_code != 416:
             raise LoadError(explain(response))
@@ -210,8 +211,8 @@ def open_body(
 
 
 def document(client: requests.Session, url: str, explain: Explain) -> Any:
-    """Return the decoded JSON document at a URL. Raise LoadError for an error status, or TransientError if the document
-    is invalid."""
+    """Return the decoded JSON document at a URL. Raise LoadError for an error status, or TransientError if a retry may
+    help or the document is invalid."""
     with get(client, url, explain) as response:
         try:
             return decode_json(content(response), most=LARGEST_DOCUMENT)

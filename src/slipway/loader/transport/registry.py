@@ -104,8 +104,8 @@ class Credentials(msgspec.Struct, frozen=True):
     """Function that returns a token for the registry itself; None: the registry's token service issues tokens."""
 
     def header(self) -> dict[str, str]:
-        """Return the headers for the token service; empty without credentials. Raise LoadError if the file cannot be
-        read."""
+        """Return the headers for the token service; empty if there is no ``token_file``. Raise LoadError if the file
+        cannot be read."""
         if not self.token_file:
             return {}
         try:
@@ -130,8 +130,10 @@ class Registry:
         stop: threading.Event | None = None,
         note: Callable[[str], None] = lambda _text: None,
     ) -> None:
-        """Prepare requests to the repository of ``reference``. ``ca`` is a CA certificate in PEM format that replaces
-        the environment's. ``note`` is called with the reason while the client waits."""
+        """Prepare requests to the repository of ``reference``. ``ca`` is the only trusted CA certificate in PEM format;
+        empty: the usual CAs; None: the value of the environment variable ``CA``. ``credentials`` defaults to the token
+        file that ``env`` names. ``address_policy`` None allows all addresses. ``note`` is called with the reason while
+        the client waits for a read-only registry, and ``stop`` ends this wait with StoppedError."""
         self.host, self.repository = reference.host, reference.repository
         scheme = "http" if loopback(self.host) else "https"
         self._base = f"{scheme}://{self.host}"
@@ -146,7 +148,8 @@ class Registry:
         self._scopes: dict[str, set[str]] = defaultdict(set)
 
     def size(self, digest: str) -> int | None:
-        """Return the size of a blob in bytes, or None if the repository has no blob with this digest."""
+        """Return the size of a blob in bytes, or None if the repository has no blob with this digest or does not report
+        the size."""
         with self._request("HEAD", f"blobs/{digest}", allowed=MISSING) as answer:
             length = answer.headers.get("Content-Length", "")
             return int(length) if answer.ok and length.isdigit() else None
@@ -174,7 +177,8 @@ class Registry:
             return self._location(answer)
 
     def progress(self, location: str) -> Progress:
-        """Return the progress of an upload. Raise UploadGoneError if the registry does not know the upload."""
+        """Return the progress of an upload. An upload of a single byte counts as empty. Raise UploadGoneError if the
+        registry does not know the upload."""
         with self._request("GET", self._checked(location), allowed=UPLOAD_GONE) as answer:
             if not answer.ok:
                 raise UploadGoneError
@@ -184,8 +188,9 @@ class Registry:
             return Progress(self._location(answer), last + 1 if last else 0)
 
     def send(self, upload: Progress, body: Iterator[bytes], size: int) -> Progress:
-        """Send ``size`` bytes of an upload, and return its new progress. Raise UploadGoneError if there is no such
-        upload, or TransientError if the registry is at another offset."""
+        """Send the remaining ``size`` bytes of an upload, which ``body`` yields, and return its new progress. Raise
+        UploadGoneError if there is no such upload. If the registry is at another offset, raise TransientError or, for
+        an upload at offset 0, UploadGoneError."""
         end = upload.offset + size
         headers = {"Content-Type": OCTETS, "Content-Range": f"{upload.offset}-{end - 1}"}
         stream = _Stream(body, size)
@@ -211,7 +216,7 @@ class Registry:
             pass
 
     def put_blob(self, content: bytes, digest: str) -> None:
-        """Upload a small blob, unless the repository has it."""
+        """Upload a small blob, unless the repository has it. Raise UploadGoneError if the registry loses the upload."""
         if self.size(digest) is None:
             self.commit(self.send(Progress(self.begin(), 0), iter([content]), len(content)).location, digest)
 
@@ -314,8 +319,8 @@ class Registry:
                 self._fetch()
 
     def _authorize(self, response: requests.Response) -> None:
-        """Request a token as the registry's 401 response demands. Raise LoadError if it demands an unsupported
-        scheme."""
+        """Get a token as the registry's 401 response demands, or from ``Credentials.granted`` if it is set. Raise
+        LoadError if the response demands an unsupported scheme."""
         if self._credentials.granted is not None:
             with self._lock:
                 self._token = self._credentials.granted()
@@ -352,8 +357,8 @@ class Registry:
         self._until = time.monotonic() + max(reply.expires_in, 2 * FRESH)
 
     def _check_realm(self, realm: str) -> None:
-        """Raise LoadError if the token service is not trusted. Otherwise an attacker who answers in the registry's
-        place could get the pod's token."""
+        """Raise LoadError if the token service is not trusted or would be contacted without TLS. Otherwise an attacker
+        who answers in the registry's place could get the pod's token."""
         parts = urlsplit(realm)
         secure = parts.scheme == "https" or (parts.scheme == "http" and loopback(parts.netloc))
         trusted = parts.netloc in self._realms or _neighbours(parts.hostname or "", urlsplit(self._base).hostname or "")
@@ -402,7 +407,8 @@ def _room(response: requests.Response, **_options: Any) -> None:
 
 
 def _codes(response: requests.Response) -> list[str]:
-    """Return the registry's error codes, such as ``DENIED``; empty if the response has none."""
+    """Return the first registry error codes of a response, such as ``DENIED``, at most three; empty if the response has
+    none."""
     try:
         reply = decode_json(http.content(response, LARGEST_ANSWER), _Errors, most=LARGEST_ANSWER)
     except (DecodingError, LoadError, TransientError):
@@ -419,7 +425,8 @@ class _Errors(msgspec.Struct, frozen=True):
 
 
 def loopback(host: str) -> bool:
-    """Whether the host is this machine. Like other registry clients, the loader then connects without TLS."""
+    """Whether ``host``, which may contain a port, is ``localhost``, ``127.0.0.1`` or ``::1``. Like other registry
+    clients, the loader then connects without TLS."""
     return (urlsplit(f"//{host}").hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 

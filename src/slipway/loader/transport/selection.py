@@ -38,13 +38,15 @@ class FileRequest(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
     """Paths or patterns of the files, main file first; empty: all files."""
     stored_as: str = ""
-    """Name under which to store the only file; empty: files keep their paths."""
+    """Name under which to store the only file. The parts of a split file get this name with their numbers. Empty: files
+    keep their paths."""
     sha256: str = ""
     """Expected SHA-256 of the main file in lower-case hex; empty: any hash is accepted."""
 
     def of(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-        """Return the selected entries with their final paths, main file first. Raise FaultError if a selected file is
-        missing, or if one name is given for several files."""
+        """Return the selected entries with their final paths, main file first. Without ``files``, all entries are
+        selected, sorted by path. Raise FaultError if a selected file is missing, if the main file is not the first part
+        of a split GGUF file, or if ``stored_as`` is set for several files that are not the parts of one file."""
         chosen: dict[str, Entry] = {}
         for pattern in self.files or ("**",):
             fitting = sorted((entry for entry in entries if matches(entry.path, pattern)), key=lambda entry: entry.path)
@@ -67,7 +69,8 @@ class FileRequest(msgspec.Struct, frozen=True):
 
 
 def with_parts(selection: Sequence[Entry], entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Return the selection with the missing parts of split files, because no engine can read a single part."""
+    """Return the selection with the other parts of split files in ``entries``, because no engine can read a single
+    part."""
     there = {entry.path: entry for entry in entries}
     complete = dict.fromkeys(entry.path for entry in selection)
     for entry in selection:
@@ -99,17 +102,19 @@ class Selection:
         self.selected = Listing("", ())
         """Result of the latest ``listing``."""
         self.main = ""
-        """Path of the main file; empty: there is none, because the whole source is selected."""
+        """Path of the main file, known after ``listing``; empty: there is none, because all files of a source with
+        several files are selected."""
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the main file, declared by the source or computed while it was read; empty: the file was not read
-        from its beginning."""
+        """SHA-256 of the main file, declared by the source or computed while it was read; empty: it is not declared,
+        and the file was not read from beginning to end."""
         return self._promised or self._whole
 
     @property
     def came(self) -> str:
-        """SHA-256 of the main file's bytes as received; empty: the file was not read from beginning to end."""
+        """SHA-256 of the main file's bytes as received; empty: the source declares the hash, or the file was not read
+        from beginning to end."""
         return self._whole
 
     def listing(self, retry: Retry) -> Listing:
@@ -178,8 +183,8 @@ def matches(path: str, pattern: str) -> bool:
 
 
 def etag(entries: Iterable[Entry]) -> str:
-    """Return a text that identifies the content of these files, or an empty string if the source declares neither a
-    version nor a digest for one of them."""
+    """Return a text that identifies the content of these files, or an empty string if there are no files or the source
+    declares neither a version nor a digest for one of them."""
     versions = [(entry.path, entry.version or (entry.digest.value if entry.digest else "")) for entry in entries]
     if not versions or not all(version for _path, version in versions):
         return ""

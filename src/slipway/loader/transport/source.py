@@ -48,6 +48,7 @@ class Entry(msgspec.Struct, frozen=True):
     size: int | None
     """Size in bytes; None: unknown."""
     digest: Digest | None = None
+    """Digest of the content; None: the source declares none."""
     version: str = ""
     """Text that changes with the content of the file, such as an ETag; empty: unknown, so a download cannot be
     resumed."""
@@ -84,15 +85,16 @@ class Access(msgspec.Struct, frozen=True):
     spec."""
 
     address_policy: AddressPolicy | None = None
-    """Policy for addresses that a spec or its Secret names; None: all addresses are allowed."""
+    """Policy for addresses that a spec or its Secret names; None: all addresses are allowed. In both cases, metadata
+    services are blocked unless ``node_identity`` is True."""
     node_identity: bool = False
     """Whether the source may use the machine's identity if there are no other credentials. If not, no metadata service
     is contacted."""
 
     def of(self, *, chosen: bool, allowed: tuple[str, ...] = ()) -> AddressPolicy | None:
         """Return the address policy for a connection, or None if all addresses are allowed. ``chosen``: whether the
-        author of the spec chooses the connection's target. ``allowed``: addresses that the connection needs by
-        design."""
+        author of the spec chooses the connection's target, so ``address_policy`` applies. ``allowed``: addresses that
+        the connection needs by design. Without ``node_identity``, the result blocks metadata services."""
         policy = self.address_policy if chosen else None
         if policy is not None and allowed:
             policy = msgspec.structs.replace(policy, allowed=(*policy.allowed, *allowed))
@@ -114,7 +116,7 @@ class Body(Protocol):
 
 class Retry(Protocol):
     """A function that repeats a call until it no longer raises TransientError. After the last permitted attempt, it
-    raises LoadError."""
+    raises LoadError, and if the load is stopped, StoppedError."""
 
     def __call__(self, function: Callable[[], T], /) -> T:
         """Return the result of ``function``, which may be called several times."""
@@ -135,7 +137,7 @@ class Source(Protocol):
 def open_source(url: str, env: Mapping[str, str], access: Access | None = None) -> Source:
     """Return the source of a URL, with the credentials in ``env``. Raise LoadError for an invalid URL.
 
-    The default ``access`` allows all addresses, but not the machine's identity.
+    The default ``access`` allows all addresses except metadata services, and does not allow the machine's identity.
     """
     match = URL.fullmatch(url)
     if match is None or match["scheme"] not in SCHEMES:

@@ -30,7 +30,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     """Directory in the containers, with a subdirectory for each model."""
     label: str
-    """Label of the claims and Jobs created for deliveries."""
+    """Name of the label of the claims and Jobs created for deliveries. Its value is ``true``."""
     prefix: str
     """Prefix of the names of claims, volumes and Secrets created for deliveries."""
     registry: str
@@ -45,11 +45,12 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     node_registry: str = ""
     """``host:port`` by which nodes reach the registry; empty: nodes cannot reach it."""
     key: bytes = b""
-    """HMAC key that the controller shares with the depot."""
+    """HMAC key that the controller shares with the depot; empty: the controller does not have it."""
 
 
 class DeliveryMethod(msgspec.Struct, frozen=True, kw_only=True):
-    """The way in which models get into the pods of a workload, and the objects for it."""
+    """The way in which models get into the pods of a workload, and the objects for it. The mode, the mounts and the
+    volumes are empty while ``blocked`` is set."""
 
     mode: str = ""
     reason: str = ""
@@ -61,7 +62,10 @@ class DeliveryMethod(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[Object, ...] = ()
     jobs: tuple[Object, ...] = ()
     finished_jobs: tuple[Object, ...] = ()
+    """Jobs to delete."""
     secrets: tuple[Object, ...] = ()
     blocked: Blocked | None = None
     """Reason why the models are not available yet; None: they are available."""
     recheck_seconds: float | None = None
+    """Seconds after which the method may change even if no object changes; None: only a change of an object affects
+    it."""

@@ -28,8 +28,9 @@ VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def plan_delivery(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> DeliveryMethod:
-    """Return the volumes, the mounts and the pull Secret that deliver these models as images. Raise NotDeliverableError
-    if a model has no image, a node cannot mount images, or a setting is missing."""
+    """Return the volumes, the mounts and the pull Secret that deliver these models as images, or the reason for a wait
+    if the workload's namespace is not in the cache yet. Raise NotDeliverableError if a model has no image, if a node
+    that the workload's nodeSelector selects cannot mount images, or if a setting is missing."""
     if not choices.node_registry:
         raise NotDeliverableError(UNAVAILABLE, "No registry that nodes can reach is configured.")
     if len(choices.key) != KEY_BYTES:

@@ -34,7 +34,8 @@ REASONS = {"ReadWriteMany": "RWXSharedVolume", "ReadWriteOnce": "RWOSharedVolume
 
 def plan_delivery(world: DeliveryWorld, choices: Choices, models: Sequence[DeliveredModel]) -> DeliveryMethod:
     """Return the claim for these models and, once the claim contains all of them, the mounts for the pods. Until then,
-    return the Job that loads the next model."""
+    return the reason for the wait and, if the claim exists, the Job that loads the next model. While the claim is being
+    deleted, return only the claim and the reason."""
     digests = {one.digest: one for one in models}
     set_digest = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()[:12]
     place = Key(key(world.workload).namespace, f"{choices.prefix}cache-{set_digest}")
@@ -111,7 +112,8 @@ def _folder(digest: str) -> str:
 
 
 def _run(world: DeliveryWorld, pvc: Object | None, claim_name: str, digest: str) -> Run:
-    """Return the Job that loads a model onto this claim. A Job for an earlier claim of the same name does not count."""
+    """Return the state of the Job that loads a model onto this claim. The result has no Job if there is none, if it is
+    being deleted, or if it is for an earlier claim of the same name."""
     name = f"{claim_name}-{digest.partition(':')[2][:8]}"
     job = world.jobs.get(name)
     if job is None or pvc is None or deleting(job) or all(one.get("uid") != uid(pvc) for one in owners(job)):

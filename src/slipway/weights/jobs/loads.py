@@ -136,18 +136,20 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def report(self) -> Report | None:
+        """Report of the loader; None: the Job is not complete, or its message is lost or invalid."""
         return read_report(termination_message(self.pods)) if self.complete_since is not None else None
 
     @property
     def fault(self) -> tuple[Fault | None, str]:
-        """Reason why the Job's last pod failed: a code, or None if there is none, and a sentence."""
+        """Reason why the Job or its newest failed pod failed: a code, or None if there is none, and a sentence, which
+        is empty if the reason is unknown."""
         if (limit := exceeded(self.job)) is not None:
             return None, f"it did not finish within {limit // 60} min"
         return fault(last_error(self.pods))
 
     def retried_at(self) -> float | None:
-        """Return the Unix time at which a new Job replaces this one, or None if this one has not ended or a new one
-        would not help."""
+        """Return the Unix time at which a new Job replaces this one, or None if this one has not ended, has a report
+        without a fault, or failed in a way that a new one would repeat."""
         if self.complete_since is not None and self.report is None:
             return self.complete_since + REPORT_SECONDS
         if self.complete_since is not None and self.report is not None and self.report.fault:
@@ -167,7 +169,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def observe_run(world: World, name: Key, arguments: Sequence[str]) -> Run:
-    """Return the state of the Job with this name. A Job whose program has other arguments counts as missing."""
+    """Return the state of the Job with this name. A Job that is being deleted, or whose program has other arguments,
+    counts as missing."""
     existing = world.children.get((JOB, name))
     if existing is None or deleting(existing) or arguments_of(existing) != [*arguments]:
         return Run(name=name.name)

@@ -30,8 +30,8 @@ class Moving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def moving(run: Run, world: World, without: Diagnosis | None = None, *, does: str = LOADING) -> Moving:
-    """Return the state of a load that has not ended. ``without`` is the diagnosis of a Job without pods, if it differs
-    from the usual one. ``does`` is a clause that describes what the Job does."""
+    """Return the state of a load that has not ended. ``without`` is the diagnosis of a Job without pods; None: the
+    usual one. ``does`` is a clause that describes what the Job does."""
     running = [pod for pod in run.pods if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
     reports = (world.agents.get(uid(pod)) for pod in running)
     progress = next((report.progress for report in reports if report and report.progress), None)
@@ -49,7 +49,7 @@ def moving(run: Run, world: World, without: Diagnosis | None = None, *, does: st
 
 
 def _last_sentence(run: Run) -> str:
-    """Return the reason why the newest pod failed, as a sentence."""
+    """Return the reason why the newest failed pod failed, as a sentence."""
     return sentence(run.fault[1] or "no reason is given")
 
 

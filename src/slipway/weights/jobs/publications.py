@@ -28,7 +28,8 @@ from slipway.weights.jobs.loads import LASTING, REPORT_SECONDS, RETRIES, RETRY_S
 from slipway.weights.sources.credentials import Access
 
 FIRST_PAUSE = 10.0
-"""Seconds before the second attempt. The pause doubles with each further attempt."""
+"""Seconds before the second attempt, and before a retry after an attempt with progress. The pause doubles with each
+further consecutive attempt without progress, up to ``RETRY_SECONDS``."""
 MOST_BYTES = 7 * LONGEST_RESUME
 """Maximum size of a record in bytes. JSON may encode one character of ``resume`` as six."""
 Count = Annotated[int, Meta(ge=0)]
@@ -64,13 +65,13 @@ def parse_record(text: str | None) -> Record:
 
 
 def name(model: Object, what: str, attempt: int = 0) -> str:
-    """Return the name of the Job that publishes or removes a model. ``what`` is the action, and ``attempt`` is the
-    number of the Job."""
+    """Return the name of the Job that publishes or removes a model. ``what`` is ``PUBLISH`` or ``UNPUBLISH``, and
+    ``attempt`` is the number of the Job."""
     return job_name(key(model).name, uid(model), what, attempt)
 
 
 def observe_run(world: World, place: Key) -> Run:
-    """Return the state of the Job with this name."""
+    """Return the state of the Job with this name. A Job that is being deleted counts as missing."""
     existing = world.children.get((JOB, place))
     if existing is None or deleting(existing):
         return Run(name=place.name)
@@ -104,13 +105,14 @@ def job(
 
 
 def result(run: Run) -> Publication | None:
-    """Return the publication that a run reports, or None if the run is not complete or its message is lost."""
+    """Return the publication that a run reports, or None if the run is not complete or its message is lost or
+    invalid."""
     return publication.parse_publication(termination_message(run.pods)) if run.complete_since is not None else None
 
 
 def update_record(record: Record, run: Run, world: World, progress: str) -> Record:
-    """Return the record with the values from the loader's last report. ``progress`` is the percentage in the status,
-    such as ``17%``."""
+    """Return the record with the values from the loader's last report, if there is one. After progress, the number of
+    failures is 0. ``progress`` is the percentage in the status, such as ``17%``."""
     if percent_of(progress) > record.percent:
         record = msgspec.structs.replace(record, failures=0)
     report = _report(run, world)
@@ -137,13 +139,13 @@ def _report(run: Run, world: World) -> AgentReport | None:
 
 
 def has_given_up(record: Record, run: Run) -> bool:
-    """Whether the failed attempt has a known cause, or was the last of several quick retries."""
+    """Whether the attempt has failed, either for a known cause or as the last of several quick retries."""
     return run.failed_since is not None and (run.fault[0] is not None or record.failures >= RETRIES)
 
 
 def retried_at(record: Record, run: Run) -> float | None:
-    """Return the Unix time of the next attempt, or None if this one has not ended or another one would fail in the same
-    way."""
+    """Return the Unix time of the next attempt, or None if this one has not ended, has a result, or failed in a way
+    that another one would repeat."""
     if run.complete_since is not None and result(run) is None:
         return run.complete_since + REPORT_SECONDS
     if run.failed_since is None or run.fault[0] in LASTING:
@@ -159,7 +161,8 @@ def is_time(record: Record, run: Run, now: float) -> bool:
 
 
 def next_attempt(record: Record, progress: str) -> Record:
-    """Return the record for the next attempt. ``progress`` is the percentage in the status, such as ``17%``."""
+    """Return the record for the next attempt, which counts as a failure until it makes progress. ``progress`` is the
+    percentage in the status, such as ``17%``."""
     attempt, failures = record.attempt + 1, record.failures + 1
     return msgspec.structs.replace(record, attempt=attempt, failures=failures, percent=percent_of(progress))
 
@@ -196,13 +199,13 @@ def state(record: Record, run: Run, world: World) -> State:
 
 
 def percent(done: int, total: int, before: str) -> str:
-    """Return the progress as a percentage such as ``17%``. The percentage is never lower than ``before``, because a new
-    attempt first has to find out what is already stored. Only a complete publication has 100%, so 99% is the
-    maximum."""
+    """Return the progress as a percentage such as ``17%``. ``done`` and ``total`` are numbers of bytes; a ``total`` of
+    0 means that it is unknown. The percentage is never lower than ``before``, because a new attempt must first detect
+    the stored bytes. Only a complete publication has 100%, so 99% is the maximum."""
     return f"{min(max(percent_of(before), done * 100 // total if total > 0 else 0), 99)}%"
 
 
 def percent_of(text: str) -> int:
-    """Parse a percentage such as ``17%``. Return 0 for any other text."""
+    """Parse a percentage such as ``17%``, at most 100. Return 0 for any other text."""
     number = text.removesuffix("%")
     return min(int(number), 100) if number.isascii() and number.isdecimal() and len(number) < 4 else 0

@@ -110,7 +110,8 @@ def has_turn(world: World, queue: Queue) -> bool:
 
 
 def must_yield(world: World, queue: Queue) -> bool:
-    """Whether the resource has had its turn for so long that it must give way to a model of another namespace."""
+    """Whether the resource has had its turn for so long that it must give way to a waiting model of another namespace.
+    False if it has no turn, or if a turn is free."""
     mine, running = world.resource, _list_models(world.listers, queue.kinds, HAS)
     held = _count_turns(running)
     if _since(mine) is None or _free(held, queue.at_once) > 0 or place(world, queue) != "has":
@@ -124,7 +125,8 @@ def must_yield(world: World, queue: Queue) -> bool:
 
 
 def remaining_slice(model: Object, world: World) -> float:
-    """Return the seconds for which a model is certain to keep its turn; negative if that time is over."""
+    """Return the seconds for which a model is certain to keep its turn; negative if that time is over. Return
+    ``SLICE_SECONDS`` if the model has no turn."""
     since = _since(model)
     return SLICE_SECONDS - (world.now - since) if since is not None else SLICE_SECONDS
 
@@ -165,8 +167,8 @@ def size_of(model: Object) -> int:
 
 
 def _size_in_turn(model: Object, world: World, limit: int) -> int:
-    """Return the size in bytes that the publisher of a model with a turn reports, at most ``limit``. Raise LookupError
-    while the size is unknown."""
+    """Return the size in bytes that the publisher of a model with a turn reports, at most ``limit``. While the size is
+    unknown, raise LookupError in the first ``UNKNOWN_SECONDS`` of the turn, and then return 0."""
     size, since = size_of(model), _since(model)
     if not size and (since is None or world.now - since < UNKNOWN_SECONDS):
         raise LookupError(f"{model['kind']} {key(model)}")
@@ -220,7 +222,9 @@ def _since(model: Object) -> float | None:
 
 def _in_line(first: Iterable[Object], held: Mapping[str, int], at_once: int, now: str) -> list[Object]:
     """Return the models in the order in which they get a turn: first those whose namespace has the fewest turns and,
-    among these, the one that has been the first of its namespace for the longest time."""
+    among these, the one that has been the first of its namespace for the longest time. ``first`` contains the first
+    models of the namespaces, and ``held`` the number of turns of each namespace. Models whose namespace has the maximum
+    number of turns are left out."""
 
     def since(model: Object) -> str:
         turn = find(model, TURN) or {}

@@ -74,7 +74,7 @@ class CatalogResponse(NamedTuple):
     document: Document | None
     """Decoded catalog; None: it has not changed."""
     tag: str
-    """ETag of the response."""
+    """ETag of the catalog, at most 256 characters; empty: the catalog did not send one."""
 
 
 def policy(blocked: Sequence[str] = ()) -> AddressPolicy:
@@ -103,8 +103,8 @@ def authorization(secret: Mapping[str, str]) -> str:
 
 
 def authority(secret: Mapping[str, str]) -> str:
-    """Return the CA certificate in the data of a Secret, in PEM format. Raise CatalogError if it is missing or
-    invalid."""
+    """Return the CA certificate, in PEM format, in the field ``ca.crt`` of a Secret's data, whose values are in base64.
+    Raise CatalogError if it is missing or invalid."""
     text = _text(secret.get("ca.crt", ""))
     if not text:
         raise CatalogError("InvalidAuthority", "The Secret has no ca.crt.")
@@ -208,8 +208,8 @@ def _check_response(endpoint: CatalogEndpoint, response: aiohttp.ClientResponse,
 
 
 async def _read_body(endpoint: CatalogEndpoint, response: aiohttp.ClientResponse, most: int) -> bytearray:
-    """Return the body of a successful response, at most ``most`` bytes after decompression. Return no bytes for an
-    error. Raise CatalogError if the body is longer."""
+    """Return the body of a response with status 200, at most ``most`` bytes after decompression. Return no bytes for
+    any other status. Raise CatalogError if the body is longer."""
     body = bytearray()
     if response.status != HTTPStatus.OK:
         return body

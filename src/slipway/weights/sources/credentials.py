@@ -1,4 +1,5 @@
-"""Credentials: the variables, volumes, mounts and pull secrets with which a container can read a source. Pure.
+"""Credentials: the environment variables, volumes, mounts and pull secrets with which a container can read a source.
+Pure.
 
 The values are in Secrets of the resource's namespace, which the controller never reads. A missing Secret is not an
 error, because public sources need none, unless a key is required.
@@ -35,7 +36,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     image_pull_secrets: tuple[str, ...] = ()
 
     def __add__(self, other: Access) -> Access:
-        """Return the additions of both. If both set a variable, the value of ``other`` wins."""
+        """Return the additions of both. If both set an environment variable, the value of ``other`` wins."""
         return Access(
             env=(*without(self.env, other.env), *other.env),
             volumes=self.volumes + other.volumes,
@@ -51,7 +52,8 @@ def mounted(volume: Object, path: str, *, sub_path: str = "", read_only: bool = 
 
 def from_secret(name: str, keys: Mapping[str, str], needed: Collection[str] = ()) -> tuple[Object, ...]:
     """Return environment variables, in a container's format, with values from a Secret; empty if ``name`` is empty.
-    ``keys`` maps variables to keys of the Secret. The pod does not start without the variables in ``needed``."""
+    ``keys`` maps environment variables to keys of the Secret. The pod does not start without the environment variables
+    in ``needed``; the others are optional."""
     if not name:
         return ()
     sources = {
@@ -62,7 +64,8 @@ def from_secret(name: str, keys: Mapping[str, str], needed: Collection[str] = ()
 
 
 def from_google(secret: str, key: str) -> Access:
-    """Return the access to the key file of a Google service account; empty if ``secret`` is empty."""
+    """Return the access to the key file of a Google service account, which is the value of ``key`` in the Secret
+    ``secret``; empty if ``secret`` is empty."""
     if not secret:
         return Access()
     file = mounted(volumes.secret(GOOGLE_VOLUME, secret, {key: GOOGLE_FILE}), GOOGLE_FOLDER, read_only=True)
@@ -70,7 +73,8 @@ def from_google(secret: str, key: str) -> Access:
 
 
 def of_operator(loader: Loader) -> Access:
-    """Return what the operator adds to every loader that reads a source: environment variables and CA certificates."""
+    """Return the operator's additions to every loader that reads a source: environment variables and CA
+    certificates."""
     own = Access(env=variables(loader.env))
     if not loader.ca_config_map:
         return own

@@ -72,7 +72,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """URL for the loader, such as ``https://...``, ``hf://owner/name@revision`` or ``s3://bucket/folder``; empty: the
     source is a claim or a path on the node."""
     repository: str = ""
-    """``owner/name[@revision]`` for engines; empty: the source is not a whole repository."""
+    """``owner/name[@revision]`` for engines; empty: the source is not a Hub repository, or its URL names a file in
+    it."""
     claim: str = ""
     path: str = ""
     """Path relative to the claim, or absolute path on the node."""
@@ -215,7 +216,8 @@ def _host(path: str, request: Request, rules: Sources) -> Source:
 
 
 def on_node(path: str, rules: Sources) -> bool:
-    """Whether the operator allows a path on the node, because it is one of the allowed directories or below one."""
+    """Whether the operator allows a path on the node, because it is one of the allowed directories or below one. False
+    for an invalid path."""
     place = path.rstrip("/")
     named = any(root.rstrip("/") == place for root in rules.allowed_host_path_roots)
     return not _fault(place[1:]) and (named or any(_below(place, root) for root in rules.allowed_host_path_roots))
@@ -239,7 +241,7 @@ def file_name(source_name: str, name: str) -> str:
 
 def clean(text: str) -> str:
     """Return the text with only letters, digits, dots, underscores and hyphens. A hyphen replaces each sequence of
-    other characters."""
+    other characters. Dots, underscores and hyphens at both ends are removed, so the result may be empty."""
     return UNSAFE_CHARACTERS.sub("-", text).strip("-._")
 
 
