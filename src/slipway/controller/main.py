@@ -43,14 +43,15 @@ WATCHES = 32
 
 def in_cluster(settings: ControllerSettings, api_server: str) -> ControllerSettings:
     """Return the settings with ``::`` as the address of engines if none is set and the API server's Service has an IPv6
-    address, which shows that Services primarily use IPv6."""
+    address, which shows that Services primarily use IPv6. Otherwise, return the settings unchanged."""
     if settings.engine_address or ":" not in api_server:
         return settings
     return msgspec.structs.replace(settings, engine_address="::")
 
 
 def main(argv: list[str]) -> int:
-    """Run the controller. Return 0 after a signal, 1 if leadership was lost, and 2 for invalid settings."""
+    """Run the controller. Return 0 after a signal, 1 if leadership was lost, and 2 if the settings file is invalid or
+    cannot be read."""
     parser = argparse.ArgumentParser(prog="slipway controller", description="Reconcile the models of a cluster.")
     parser.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
     parser.add_argument("--kubeconfig", default="", help="default: the pod's account, $KUBECONFIG or ~/.kube/config")

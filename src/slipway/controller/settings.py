@@ -120,7 +120,8 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
 
 
 def read_settings(path: Path) -> ControllerSettings:
-    """Read the settings file. Raise ValueError with file and key if it is invalid, and OSError if it cannot be read."""
+    """Read the settings file. If it names no system namespace, use the namespace of the Lease. Raise ValueError with
+    file and key if it is invalid, and OSError if it cannot be read."""
     try:
         settings = msgspec.yaml.decode(path.read_bytes() or b"{}", type=ControllerSettings)
         settings.check()

@@ -1,7 +1,7 @@
 """Kubernetes objects as decoded JSON, the kinds that Slipway uses, and accessors for metadata.
 
-This package passes objects as plain dictionaries, exactly as the API server sent them (except for
-``metadata.managedFields``, which stores drop). Objects from a store must not be changed.
+This package passes objects as plain dictionaries, as the API server sent them, except for ``metadata.managedFields``
+and other fields that informers remove. Objects from a store must not be changed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Kind(msgspec.Struct, frozen=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of one object, or of a collection if ``name`` is empty.
+        """Return the URL path of one object, or of a collection if ``name`` is empty. ``subresource`` is the last part
+        of the path unless empty.
 
         An empty namespace addresses the collection of all namespaces, or an object of a cluster-scoped kind.
         """

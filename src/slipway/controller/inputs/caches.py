@@ -44,7 +44,7 @@ from slipway.serving.routing.route import MOST_BYTES, ROUTE, InvalidRouteError, 
 WORKLOAD = "workload"
 """Name of the index of pods by the Deployment, LeaderWorkerSet or Job that created them."""
 NAMES = "names"
-"""Name of the index of routed Services by the public model IDs that they request."""
+"""Name of the index of routed Services by the public model IDs that they request and may have."""
 QUALIFIED = "qualified"
 """Name of the index of routed Services by their qualified ID ``namespace/name``."""
 FOREIGN = "foreign"
@@ -125,8 +125,9 @@ class Caches(Stores):
         return [pod for child in children for pod in self.list(POD, WORKLOAD, text_of(*child))]
 
     def pods_of(self, owner: Kind, index: str, value: str) -> list[Object]:
-        """Return the pods with this index value that belong to resources of the kind ``owner``. Ownership is checked,
-        because any author can annotate a pod. See :class:`slipway.serving.contract.api.Listers`."""
+        """Return the pods with ``value`` in the index whose workload a resource of the kind ``owner`` owns or owned.
+        Ownership is checked, because any author can annotate a pod. See
+        :class:`slipway.serving.contract.api.Listers`."""
         candidates = self.list(POD, index, value)
         return [pod for pod in candidates if self.owner_of_pod(owner, pod) or self._outlives(owner, pod)]
 
@@ -143,7 +144,7 @@ class Caches(Stores):
 
     def owner_of_pod(self, kind: Kind, pod: Object) -> list[Key]:
         """Return the key of the resource of ``kind`` whose workload created the pod. The result is empty if there is
-        none."""
+        none or its workload no longer exists."""
         reference = workload_of(pod)
         workload = self.get(*reference) if reference and reference[0] in self._informers else None
         return list(owner_keys(kind)(workload)) if workload else []
@@ -162,8 +163,9 @@ class Caches(Stores):
     # Services that request public names
 
     def contenders(self, services: Iterable[Object]) -> list[RoutedService]:
-        """Return the routed Services among ``services``, and for each of their IDs the oldest other Service that
-        requests it. Younger Services do not affect them."""
+        """Return the Services among ``services`` that request model IDs, and for each of these IDs the oldest other
+        Service that requests it. Younger Services do not affect them. Other Services in namespaces that the gateway
+        does not serve are skipped."""
         claimants = {key(service): routed for service in services if (routed := self._routed(service))}
         if not claimants:
             return []
@@ -177,22 +179,24 @@ class Caches(Stores):
         return [rules.apply(routed) for routed in read.values()]
 
     def owners_of_contenders(self, kind: Kind, service: Object) -> list[Key]:
-        """Return the resources of ``kind`` that may gain or lose an ID if this routed Service changes."""
+        """Return the keys of the resources of ``kind`` whose Services request an ID that this Service requests, so that
+        a change of the Service may affect their IDs. The result is empty if the Service has no valid route."""
         routed = self._routed(service)
         contenders = set().union(*self._find_claimants(routed)) if routed else set[Key]()
         services = (self.get(SERVICE, name) for name in contenders)
         return list({owner for one in services if one for owner in owner_keys(kind)(one)})
 
     def owners_of_change(self, kind: Kind, change: Change) -> list[Key]:
-        """Return the resources of ``kind`` that may gain or lose an ID by this change of a Service. The result is empty
-        if the Service requests the same IDs before and after."""
+        """Return the keys of the resources of ``kind`` that may gain or lose an ID by this change of a Service. The
+        result is empty if the Service requests the same IDs and has the same age before and after."""
         states = [state for state in (change.old, change.new) if state is not None]
         if len(states) == 2 and len({_claims(self._routed(state)) for state in states}) == 1:
             return []
         return list({owner for state in states for owner in self.owners_of_contenders(kind, state)})
 
     def owners_in_namespace(self, kind: Kind, namespace: Key) -> list[Key]:
-        """Return the resources of ``kind`` that are affected if the gateway starts or stops serving this namespace."""
+        """Return the keys of the resources of ``kind`` that are affected if the gateway starts or stops serving this
+        namespace. The name in the key ``namespace`` is the namespace's."""
         services = self.list(SERVICE, watches.NAMESPACE, namespace.name)
         return list({owner for service in services for owner in self.owners_of_contenders(kind, service)})
 
@@ -202,13 +206,13 @@ class Caches(Stores):
         return self._rules._replace(namespaces=frozenset(name.name for name in map(key, self.list(NAMESPACE))))
 
     def _find_claimants(self, routed: RoutedService) -> list[Set[Key]]:
-        """Return, for each ID of the Service, the Services that request it."""
+        """Return, for each ID of the Service, the keys of the Services that request it."""
         store = self.store(SERVICE)
         return [*(store.keys(NAMES, name) for name in routed.ids), store.keys(QUALIFIED, routed.qualified)]
 
     def _first(self, names: Iterable[Key], rules: Rules) -> set[Key]:
-        """Return the oldest of these Services in a namespace that the gateway serves. The result is empty if there is
-        none."""
+        """Return the key of the oldest Service in ``names`` whose namespace the gateway serves. The result is empty if
+        there is none."""
         served = (self._stored(name) for name in names if rules.serves(name.namespace))
         first = min((routed for routed in served if routed), key=age, default=None)
         return {Key(first.namespace, first.name)} if first else set()
@@ -218,8 +222,8 @@ class Caches(Stores):
         return self._routed(service) if service else None
 
     def _routed(self, service: Object) -> RoutedService | None:
-        """Return a Service's requested route, without IDs that its namespace may never have. The result is None if the
-        Service has no valid route."""
+        """Return a Service with its route, in which IDs that its namespace may never have are refused. The result is
+        None if the Service has no valid route."""
         if ROUTE not in labels(service):
             return None
         try:
@@ -319,7 +323,7 @@ def _of(watch: Watch, trim: Trim, selector: str, indexes: Mapping[str, IndexFunc
 
 
 def _sum(trims: tuple[Trim, ...]) -> Trim:
-    """Return a trim that keeps every field that at least one of these trims keeps."""
+    """Return a trim that keeps every field that at least one of ``trims`` keeps."""
     return trims[0] if len(trims) == 1 else partial(_merge_trimmed, trims)
 
 
@@ -376,8 +380,8 @@ def _foreign_namespace(policy: Object) -> Iterable[str]:
 
 
 def _child(served: Collection[tuple[str, str]], obj: Object) -> Object | None:
-    """Return the object if its owner's group and kind are in ``served``, and None otherwise. Our label alone proves
-    nothing, because any author can set it."""
+    """Return the object if it has our label and its owner's group and kind are in ``served`` (empty means any), and
+    None otherwise. Our label alone proves nothing, because any author can set it."""
     owner = controller_owner(obj) if _is_ours(obj) else None
     if owner is None or (served and (owner.api_version.partition("/")[0], owner.kind) not in served):
         return None

@@ -1,7 +1,8 @@
 """Catalogs of other clusters that plans request. The controller reads them at intervals and keeps the last content.
 
-There is one task for each resource whose plan has a catalog. New content triggers a reconciliation of the resource,
-whose status publishes it. Nothing is stored: after a restart, the controller reads all catalogs again.
+There is one task for each resource whose plan has a catalog. Each read, even if it fails, triggers a reconciliation of
+the resource, whose status publishes the content. Nothing is stored: after a restart, the controller reads all catalogs
+again.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Catalogs:
         """Create an empty set of catalogs.
 
         ``namespace`` contains the Secrets with credentials and CA certificates. ``blocked`` are networks that are never
-        contacted. ``allowed`` replaces the usual address policy.
+        contacted. ``allowed`` replaces the usual address policy, and ``blocked`` has no effect then.
         """
         self._client, self._namespace = client, namespace
         self._allowed = allowed or policy(blocked)
@@ -73,8 +74,8 @@ class Catalogs:
         return self._latest
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
-        """Register a listener that is called with the key of a resource of ``kind`` after the resource's catalog was
-        read."""
+        """Register a listener that is called with the key of a resource of ``kind`` after each attempt to read the
+        resource's catalog."""
         self._listeners[kind] = listener
 
     def follow(self, kind: Kind, name: Key, address: CatalogAddress | None) -> None:
@@ -119,7 +120,8 @@ class Catalogs:
             await asyncio.sleep(pause)
 
     async def _refresh(self, name: Key, followed: _Followed) -> Catalog:
-        """Read a catalog once. After a failure, return the previous content with the fault."""
+        """Read a catalog once. If the content has not changed, or after a failure, return the previous content, in the
+        latter case with the fault."""
         before = self._latest.get(name.name) or Catalog(address=followed.address)
         try:
             answer = await fetch_catalog(await self._load_endpoint(followed.address), self._allowed, followed.tag)

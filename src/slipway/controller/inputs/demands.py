@@ -1,4 +1,4 @@
-"""Counts of the requests for the Services that plans name. A resource is enqueued when its requests begin or end.
+"""Numbers of requests for the Services that plans name. A resource is enqueued when its requests begin or end.
 
 The autoscaler reads the metrics of all models every two seconds to average them. Here, a request waits for the next
 step of its resource, so the gateways are queried more often, but only about the given Services. The cost does not grow
@@ -39,7 +39,8 @@ class Gateways(Protocol):
     """The part of :class:`slipway.controller.inputs.gateways.Gateways` that this module uses."""
 
     async def requests(self, services: Iterable[Key]) -> Traffic:
-        """Return the requests for each of these Services at all gateways. This method never raises an error."""
+        """Return the number of requests in flight or waiting for each of ``services``, summed over all gateways. This
+        method never raises an error."""
 
 
 class Demands:
@@ -53,7 +54,7 @@ class Demands:
 
     @property
     def latest(self) -> Mapping[Key, Demand]:
-        """The demand by Service. Services that have not been sampled yet are missing."""
+        """The demand by Service. A Service is missing until its demand is known."""
         return self._latest
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
@@ -62,8 +63,9 @@ class Demands:
         self._listeners[kind] = listener
 
     def follow(self, kind: Kind, name: Key, counted: Sequence[Key], satisfied: Sequence[Key] = ()) -> None:
-        """Set the Services whose requests are counted for this resource. ``satisfied`` are the Services among them that
-        need no further step."""
+        """Set the Services whose requests are counted for this resource. If ``counted`` is empty, stop counting.
+        ``satisfied`` are the Services among them that need no further step (see
+        :class:`slipway.serving.contract.api.Plan`)."""
         if counted:
             self._followed[kind, name] = _Followed(frozenset(counted), frozenset(satisfied))
         else:

@@ -8,7 +8,7 @@ MOST_BYTES = 1 << 20
 
 
 def content(path: str) -> bytes:
-    """Return the first :data:`MOST_BYTES` of a file, or nothing if the file is missing or cannot be read."""
+    """Return the first :data:`MOST_BYTES` of a file, or empty bytes if the file is missing or cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return file.read(MOST_BYTES)

@@ -1,4 +1,4 @@
-"""Requests in flight and waiting for each Service, summed over all gateway pods."""
+"""Number of requests in flight or waiting for each Service, summed over all gateway pods."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UP = "slipway_gateway_haproxy_up"
 
 
 class Traffic(NamedTuple):
-    """Requests in flight and waiting, by Service."""
+    """Numbers of requests in flight or waiting, by Service. A Service without requests may be missing."""
 
     requests: Mapping[Key, float]
     complete: bool
@@ -60,8 +60,9 @@ class Gateways:
         self._samples: dict[str, _Sample] = {}
 
     async def traffic(self) -> Traffic:
-        """Return the requests for all Services, from the metrics of all gateways. Recent numbers of unreachable
-        gateways still count. This method never raises an error."""
+        """Return the number of requests for each Service, from the metrics of all gateways. The last numbers of an
+        unreachable gateway count for ``REMEMBERED_SECONDS``, but the result is then incomplete. This method never
+        raises an error."""
         addresses = self._list_addresses()
         answers = await asyncio.gather(*(self._query(address, "/metrics", parse) for address in addresses))
         now = time.monotonic()
@@ -80,8 +81,8 @@ class Gateways:
         return Traffic(total, complete=bool(addresses) and not missing)
 
     async def requests(self, services: Iterable[Key]) -> Traffic:
-        """Return the requests for these Services only. An unreachable gateway makes the result incomplete. This method
-        never raises an error."""
+        """Return the number of requests for each of ``services``. An unreachable gateway makes the result incomplete,
+        and its earlier numbers do not count. This method never raises an error."""
         required = self._list_addresses()
         paths = _requests_paths(sorted(services))
         queries = [(address, path) for address in required for path in paths]
@@ -125,8 +126,8 @@ async def _text(response: aiohttp.ClientResponse) -> str:
 
 
 def parse(text: str) -> dict[Key, float]:
-    """Return the requests in flight and waiting, by Service, from a gateway's metrics. Raise ValueError if they are
-    invalid."""
+    """Return the number of requests in flight or waiting, by Service, from a gateway's metrics. Raise ValueError if
+    they are invalid, or if they contain no requests and do not show that HAProxy runs."""
     requests: dict[Key, float] = {}
     up = False
     lines = [line for line in text.splitlines(keepends=True) if line.startswith((*COUNTED, UP))]
@@ -142,13 +143,13 @@ def parse(text: str) -> dict[Key, float]:
 
 
 def parse_requests(text: str) -> dict[Key, float]:
-    """Return the requests, by Service, from a gateway's JSON response. Raise ValueError if it is invalid."""
+    """Return the number of requests, by Service, from a gateway's JSON response. Raise ValueError if it is invalid."""
     numbers = decode_json(text, dict[str, int], most=METRICS_BYTES)
     return {Key(*service.split("/", 1)): float(number) for service, number in numbers.items() if "/" in service}
 
 
 def _requests_paths(services: Sequence[Key]) -> list[str]:
-    """Return the paths and queries of the requests that together name all of these Services."""
+    """Return the paths and queries of the requests to a gateway that together name all ``services``."""
     parts = (services[start : start + AT_ONCE] for start in range(0, len(services), AT_ONCE))
     return [f"/requests?{urlencode([('service', str(service)) for service in part])}" for part in parts]
 

@@ -1,4 +1,4 @@
-"""Decisions on how every pod of a model gets the desired adapters. All functions are pure.
+"""Decisions on how every pod of a model gets the desired adapters. Pure.
 
 The labels of a pod name the adapters that it serves. Services select by these labels, so the gateway never sends a
 request to a pod that lacks the adapter. A pod downloads a new version of an adapter while it serves the old one. Then,
@@ -50,7 +50,8 @@ def orders(
     """Return the actions for each pod, by pod UID.
 
     ``reports`` are recent reports by pod UID. A pod without a report did not respond; its labels stay while its engine
-    runs. ``unlabelled_seconds`` maps (pod UID, adapter name) to the seconds since the pod's label was removed.
+    runs. ``unlabelled_seconds`` maps (pod UID, adapter name) to the seconds since the pod was first seen without the
+    adapter's label.
     """
     turns = {(one.name, turn) for one in adapter_set.adapters if (turn := _turn(pods, adapter_set, one, reports))}
     return {pod.uid: _order(pod, adapter_set, reports.get(pod.uid), turns, unlabelled_seconds) for pod in pods}
@@ -65,7 +66,7 @@ def _turn(
     pods: Sequence[Pod], adapter_set: AdapterSet, adapter: Adapter, reports: Mapping[str, AgentReport]
 ) -> str | None:
     """Return the UID of the pod that may switch to another version now, or None. The pod must have downloaded the
-    version, and all other pods must serve some version or have failed."""
+    version, and all other pods whose engine runs must serve some version of the adapter or have failed to load it."""
     ready = [pod for pod in pods if pod.serving and _is_ready_to_replace(reports.get(pod.uid), adapter)]
     ready.sort(key=lambda pod: (is_labelled(pod, adapter_set, adapter), pod.uid))
     if not ready:

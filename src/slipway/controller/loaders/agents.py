@@ -115,7 +115,7 @@ class LoaderClients:
         self._listeners[kind] = listener
 
     def reports(self, pods: Iterable[Object]) -> Mapping[str, AgentReport]:
-        """Return the last reports of the loaders in these pods, by pod UID. Pods without a report are missing."""
+        """Return the last reports of the loaders in ``pods``, by pod UID. Pods without a report are missing."""
         return {uid(pod): self._reports[uid(pod)] for pod in pods if uid(pod) in self._reports}
 
     def follow(self, kind: Kind, name: Key, pods: Sequence[Object], adapters: AdapterSet) -> None:
@@ -132,7 +132,8 @@ class LoaderClients:
             self._set_pods(followed, pods, adapters)
 
     def set_pods(self, kind: Kind, name: Key, pods: Sequence[Object]) -> None:
-        """Set the resource's current pods. Their desired adapters stay unchanged."""
+        """Set the resource's current pods. Their desired adapters stay unchanged. Do nothing if the resource's loaders
+        are not polled."""
         followed = self._followed.get((kind, name))
         if followed is not None:
             self._set_pods(followed, [pod for pod in pods if has_loader(pod)], followed.adapters)

@@ -20,7 +20,7 @@ _VALUES = {"True": 1, "False": 0}
 
 
 class ConditionsCollector(Collector):
-    """A Prometheus collector of the conditions of all resources in these informers."""
+    """A Prometheus collector of the conditions of all resources in the given informers."""
 
     def __init__(self, resources: Sequence[Informer]) -> None:
         self._resources = tuple(resources)

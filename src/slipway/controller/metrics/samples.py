@@ -17,7 +17,7 @@ from slipway.serving.contract.settings import Settings
 
 
 class SamplesCollector(Collector):
-    """A Prometheus collector of the measurements that these APIs define."""
+    """A Prometheus collector of the measurements that the given APIs define."""
 
     def __init__(self, apis: Iterable[Description], resources: Sequence[Informer], settings: Settings) -> None:
         """Create a collector. ``resources`` are the informers of the APIs' kinds."""

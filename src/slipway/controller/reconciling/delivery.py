@@ -177,8 +177,8 @@ class Deliverer:
         return [] if len(states) == 2 and states[0] == states[1] else [change.key]
 
     def _reading(self, change: Change) -> Iterable[Key]:
-        """Return the workloads that request a new, deleted or changed model. The result is empty if the change does not
-        affect them."""
+        """Return the keys of the workloads of this kind that request a new, deleted or changed model. The result is
+        empty if the change does not affect them."""
         offered = [self._delivery.offered(state) for state in change[:2] if state is not None]
         if len(offered) == 2 and offered[0] == offered[1]:
             return []
@@ -186,8 +186,8 @@ class Deliverer:
         return store.keys(self._delivery.users, f"{change.key.namespace}/{change.key.name}")
 
     def _sharing(self, claim_of: Callable[[Object], Object | None], change: Change) -> Iterable[Key]:
-        """Return the workloads that share a claim. ``claim_of`` returns the claim of the changed object: the object
-        itself, or the claim that a Job fills."""
+        """Return the keys of the workloads of this kind that share a claim. ``claim_of`` returns the claim of the
+        changed object: the object itself, or the claim that a Job fills."""
         claims = [claim_of(state) for state in change[:2] if state is not None]
         return {name for claim in claims if claim for name in sharers(claim, self.kind)}
 

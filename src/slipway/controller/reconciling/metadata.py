@@ -1,4 +1,4 @@
-"""Annotations and labels of objects that Slipway does not own."""
+"""Changes of annotations and labels, mostly of objects that Slipway does not own."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from slipway.serving.contract.api import MetadataPatch, Reference
 
 
 class MetadataPatcher:
-    """A writer of the metadata of other objects, for resources of one kind."""
+    """A writer of annotations and labels of any cached objects, on behalf of the resources of one kind."""
 
     def __init__(self, client: Client, caches: Caches, expectations: Expectations) -> None:
         self._client, self._caches, self._expectations = client, caches, expectations
 
     async def patch_all(self, resource: Object, patches: Iterable[MetadataPatch]) -> tuple[Failure, ...]:
-        """Send all patches of one object in one request. Return the failures.
+        """Send all patches of one object in one request. Return the failures. Objects that do not exist or already have
+        the values are skipped.
 
         If the API server rejects the request, each patch is sent separately, because perhaps only one of them is too
         large.
@@ -42,8 +43,8 @@ class MetadataPatcher:
         return tuple(failure for failure in failures if failure)
 
     async def _patch(self, resource: Object, patch: MetadataPatch) -> Failure | None:
-        """Write annotations and labels of an object that Slipway does not own, if it exists and they differ. Return the
-        failure if the API server rejects them, such as for their size, and None otherwise."""
+        """Write annotations and labels of an object if it exists and they differ. Return the failure if the API server
+        rejects them, such as for their size, and None otherwise."""
         kind, name = patch.reference.kind, Key(patch.reference.namespace, patch.reference.name)
         observed = self._caches.get(kind, name)
         desired = {"annotations": patch.annotations, "labels": patch.labels}

@@ -1,4 +1,4 @@
-"""Selection of the conditions of a new status that cause an Event. All functions are pure."""
+"""Selection of the conditions of a new status that cause an Event. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def select_events(
     """Yield the type of each Event, ``Normal`` or ``Warning``, and its condition. There is one Event for each new
     reason.
 
-    Reasons in ``passed_through``, a rejection that is retried, a condition that was never wrong, and the end of a
-    rollout without replicas cause no Event.
+    Reasons in ``passed_through``, a rejection that is retried, a missing Service of a rejected resource, a condition
+    that was never wrong, and the end of a rollout without replicas cause no Event.
     """
     reasons = {condition["type"]: condition.get("reason") for condition in before}
     refused = any(condition.type == "Accepted" and condition.status == "False" for condition in after)

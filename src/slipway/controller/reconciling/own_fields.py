@@ -43,7 +43,7 @@ class OwnFields:
 
     async def apply(self, resource: Object, plan: Plan) -> Object | None:
         """Write the plan's finalizer and fields into the resource, in one patch. Return the new resource, or None if
-        nothing changed.
+        nothing had to change.
 
         Raise RefusedError if the API server rejects the patch, or recently rejected the same patch for the same spec.
         Raise ConflictError if the resource is old or gone.
@@ -70,7 +70,8 @@ class OwnFields:
         return answer
 
     async def release_finalizers(self, resource: Object) -> None:
-        """Remove the API's finalizers, so that the resource can be deleted."""
+        """Remove the API's finalizers, so that the resource can be deleted. Raise InvalidObjectError if another client
+        changed the finalizers in the meantime."""
         finalizers = resource["metadata"].get("finalizers", [])
         remaining = [finalizer for finalizer in finalizers if finalizer not in self._finalizers]
         if remaining == finalizers:

@@ -1,4 +1,4 @@
-"""The smallest merge patch that gives an object its desired fields. All functions are pure.
+"""The smallest merge patch that gives an object its desired fields. Pure.
 
 Fields that already have their desired value are omitted. This keeps other writers' changes, and sends nothing if
 nothing differs.
@@ -14,8 +14,8 @@ from slipway.serving.contract.api import Plan
 
 
 def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
-    """Return the part of a merge patch (RFC 7386) that changes ``current``. The result is empty if the patch changes
-    nothing."""
+    """Return the part of a merge patch (RFC 7386) that changes ``current``. The value None removes a field. The result
+    is empty if the patch changes nothing."""
     changes: Object = {}
     for field, value in patch.items():
         if isinstance(value, Mapping):

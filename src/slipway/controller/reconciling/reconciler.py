@@ -2,7 +2,8 @@
 
 It is level-triggered: each call reads the whole state from the stores, so neither the order of events nor an
 interrupted earlier call matters. One call writes, in this order: the finalizer and the resource's own fields,
-write-only objects, shared objects, children, metadata of other objects, the orders for the loaders, and the status.
+write-only objects, shared objects, children, discarded objects, metadata of other objects, the orders for the loaders,
+the status, and the annotations of the resource's Services.
 """
 
 from __future__ import annotations
@@ -241,8 +242,9 @@ class Reconciler:
         return build_allowed_plan(self._api, snapshot.world, snapshot.view, self._reserved)
 
     async def _finalize(self, resource: Object) -> Result:
-        """Apply the plan of a resource that is being deleted, or remove its finalizers if there is no plan. The garbage
-        collector deletes children that are no longer in the plan."""
+        """Apply the plan of a resource that is being deleted, or remove its finalizers if there is no plan. Children
+        that are not in the plan are deleted. The garbage collector deletes the remaining children after the
+        resource."""
         self._forget(key(resource))
         if not self._api.finalizers.intersection(resource["metadata"].get("finalizers", [])):
             return Result()
@@ -274,7 +276,8 @@ class Reconciler:
 
     def _latest(self, resource: Object) -> Object:
         """Return the resource as the store has it after our writes. If its spec has changed, return ``resource``
-        instead: it is reconciled again, and the status to write belongs to the older spec."""
+        instead: it is reconciled again, and the status to write belongs to the older spec. Also return ``resource`` if
+        it no longer exists."""
         latest = self.resources.store.get(key(resource))
         same = latest is not None and uid(latest) == uid(resource) and generation(latest) == generation(resource)
         return latest if latest is not None and same else resource
@@ -282,8 +285,8 @@ class Reconciler:
     async def _report(
         self, snapshot: _Snapshot, applied: Applied, rejection: Rejection | None, *, planned: bool = True
     ) -> Result:
-        """Write the status of a snapshot, and return when to reconcile again. ``planned`` is whether the resource has a
-        plan."""
+        """Write the status of a snapshot and the annotations of the resource's Services, and return when to reconcile
+        again. Raise the transient errors in ``applied``. ``planned`` is whether the resource has a plan."""
         result = self._api.status(snapshot.view, rejection)
         resource = snapshot.world.resource
         conditions = await self._write_status(snapshot.world, result)
@@ -295,8 +298,8 @@ class Reconciler:
         return Result(min((seconds for seconds in rechecks if seconds is not None), default=None))
 
     async def _annotate_services(self, world: World, unready: Unready | None, *, planned: bool) -> Applied:
-        """Annotate the resource's Services with the reason why no pod serves requests. A resource that never had a plan
-        gets a Service for the annotation, which its first plan removes."""
+        """Annotate the resource's Services with the reason why no pod serves requests. If a resource never had a plan
+        and waiting is useless, it gets a Service for the annotation, which its first plan removes."""
         resource, children = world.resource, world.children
         routes = {name: child for (kind, name), child in children.items() if kind == SERVICE and ROUTE in labels(child)}
         standing_in = [child for child in routes.values() if "selector" not in child["spec"]]
@@ -366,8 +369,8 @@ def _namespaces(resource: Object, children: Iterable[tuple[Kind, Key]]) -> set[s
 
 
 def _rejection(applied: Applied) -> Rejection | None:
-    """Return why children differ from the plan: a permanent failure, or else a transient error. The result is None if
-    no child differs."""
+    """Return why children differ from the plan: a permanent failure, or else a transient error, or else a child that
+    waits for a deletion. The result is None if no child differs."""
     for failure in applied.failures:
         return Rejection(failure.reason, f"{failure.kind} {failure.name}: {failure.message}", of_object=True)
     for error in applied.errors:

@@ -61,7 +61,8 @@ class RolloutEvents:
 
 
 def describe_rollouts(before: Children, applied: Iterable[Object]) -> list[str]:
-    """Return a message for each workload whose pods are replaced. Workloads without replicas are skipped."""
+    """Return a message for each workload whose pods are replaced. Workloads that are new or had no replicas are
+    skipped."""
     previous = {(kind.kind, name): child for (kind, name), child in before.items()}
     pairs = ((previous.get((child["kind"], key(child))), child) for child in applied)
     return [_rollout(old, new) for old, new in pairs if old is not None and _is_rollout(old, new)]

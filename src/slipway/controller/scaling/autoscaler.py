@@ -1,4 +1,4 @@
-"""An autoscaler, which sets the number of replicas by the number of requests.
+"""An autoscaler, which sets the number of replicas based on the number of requests.
 
 Every two seconds, it reads the gateways' metrics, computes the load, and writes the scale subresource. The decisions
 come from :mod:`slipway.serving.routing.scaling`. Averages are kept in a ConfigMap, so that a restart or a new leader
@@ -178,8 +178,8 @@ class Averages:
         self._reading = asyncio.Lock()
 
     async def restore(self, state: str, subject: Subject) -> float:
-        """Return the stored average of a resource, or 0 if there is none. Raise ApiError if the ConfigMap cannot be
-        read."""
+        """Return the stored average of a resource and forget it. Return 0 if there is none, or if the controller lacks
+        the permission to read the ConfigMap. Raise ApiError if the ConfigMap cannot be read for another reason."""
         async with self._reading:
             if state not in self._stored:
                 read = await self._read_config_map(state)

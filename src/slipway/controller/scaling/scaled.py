@@ -1,4 +1,5 @@
-"""Resources whose replicas depend on their requests. Reconcilers register them, and the autoscaler reads them."""
+"""Resources whose number of replicas depends on the number of their requests. Reconcilers register them, and the
+autoscaler reads them."""
 
 from __future__ import annotations
 

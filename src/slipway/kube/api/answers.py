@@ -1,4 +1,4 @@
-"""Parsers for the API server's responses to lists and watches. All functions are pure.
+"""Parsers for the API server's responses to lists and watches. Pure.
 
 The objects in a response are untrusted. An object that cannot be decoded is reported with its identity and the error,
 and affects no other object. A response that cannot be parsed raises ServerError, which names the kind.
@@ -38,8 +38,8 @@ class WatchEvent(NamedTuple):
 
 
 class Lines:
-    """A splitter of a byte stream into lines. Its cost does not depend on the number of chunks in which a line
-    arrives."""
+    """A splitter of a byte stream into lines of at most about ``most`` bytes. Its cost does not depend on the number of
+    chunks in which a line arrives."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -47,8 +47,8 @@ class Lines:
         """The data after the last complete line."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that ``chunk`` completes, without empty ones. Raise ServerError if a line is longer than the
-        limit."""
+        """Return the lines that ``chunk`` completes, without empty ones. Raise ServerError if the incomplete line at
+        the end of the data is longer than the limit."""
         *ended, rest = chunk.split(b"\n")
         if ended:
             self.rest += ended[0]

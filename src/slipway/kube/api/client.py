@@ -36,7 +36,7 @@ FIRST_PAGE, PAGE_SIZE = 100, 500
 PAGE_BYTES, MOST_PAGE_BYTES = 1 << 20, 2 << 20
 """Target size of a page in bytes, and the size above which the client requests the page again with fewer objects."""
 REQUEST_SECONDS = 30.0
-"""Timeout of a request in seconds."""
+"""Timeout of a request in seconds, except for watches."""
 IDLE_SECONDS = 80.0
 """Seconds without an event after which a watch counts as dead (half-open TCP). Bookmarks arrive about once a minute."""
 WATCH_SECONDS = 300
@@ -67,6 +67,11 @@ class Client:
     :class:`slipway.kube.api.errors.ApiError`.
 
     If the API server rejects the token, the client sends the request again with a fresh token. It retries nothing else.
+
+    The methods that write, except ``delete``, return the object as the API server stored it. ``field_manager`` is the
+    name under which the API server records the written fields; empty means one that it derives from the User-Agent.
+    ``subresource`` is a part of the object, such as ``status``; empty means the object itself. An empty ``namespace``
+    means all namespaces, and ``labels`` is a label selector; empty means all objects.
     """
 
     def __init__(
@@ -85,7 +90,8 @@ class Client:
 
     @classmethod
     async def connect(cls, kubeconfig: str = "", *, metrics: Metrics, further_connections: int = 0) -> Client:
-        """Return a client for the named kubeconfig, or for the cluster in the environment (see Credentials.find).
+        """Return a client with the credentials in the file ``kubeconfig``, or for the cluster in the environment if it
+        is empty (see Credentials.find).
 
         ``further_connections`` is the number of connections allowed beyond the usual limit.
         """
@@ -116,6 +122,7 @@ class Client:
         self, kind: Kind, obj: Object, *, field_manager: str, force: bool = True, subresource: str = ""
     ) -> Object:
         """Apply all fields that ``field_manager`` should own (server-side apply). It gives up the ownership of omitted
+        fields. With ``force``, it takes over fields of other managers. Otherwise raise ConflictError for such
         fields."""
         parameters = {"fieldManager": field_manager, "force": "true" if force else "false"}
         path = kind.path(*key(obj), subresource)
@@ -146,7 +153,9 @@ class Client:
     async def delete(
         self, kind: Kind, name: Key, *, uid: str = "", resource_version: str = "", propagation: str = "Background"
     ) -> None:
-        """Delete an object. Raise ConflictError if its current UID or resource version differs from the given one."""
+        """Delete an object. Raise NotFoundError if it does not exist, and ConflictError if its current UID or resource
+        version differs from the given one. An empty UID or resource version is not compared. ``propagation`` is
+        ``Background``, ``Foreground`` or ``Orphan``, and decides what happens to the object's dependents."""
         expected = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {field: value for field, value in expected.items() if value}
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
@@ -186,7 +195,8 @@ class Client:
         labels: str = "",
         seconds: int = WATCH_SECONDS,
     ) -> AsyncIterator[WatchEvent]:
-        """Yield changes after the resource version ``since``, including bookmarks, until the server ends the stream.
+        """Yield changes after the resource version ``since``, including bookmarks, until the server ends the stream,
+        which it should do after ``seconds``.
 
         Raise GoneError if ``since`` is too old, RequestTimeoutError after IDLE_SECONDS without an event,
         ConnectionFailedError if the connection breaks or a line is incomplete, and ServerError for a line that is not
@@ -249,7 +259,7 @@ class Client:
 
     async def _send(self, request: _Request) -> aiohttp.ClientResponse:
         """Send a request and return a successful response. Repeat the request with a fresh token after a 401, and raise
-        the error of any other response."""
+        the error of any other error response."""
         try:
             return await self._once(request)
         except UnauthorizedError:
@@ -293,8 +303,8 @@ def _accept(kind: Kind) -> str:
 
 @lru_cache(maxsize=64)
 def _query(parameters: tuple[tuple[str, str], ...]) -> str:
-    """Return the query string of the parameters that have a value, or an empty string. The result is cached, because
-    nearly all requests use one of a few query strings."""
+    """Return the query string of the parameters whose values are not empty, or an empty string if all values are empty.
+    The result is cached, because nearly all requests use one of a few query strings."""
     query = urlencode([(name, value) for name, value in parameters if value])
     return f"?{query}" if query else ""
 

@@ -57,8 +57,8 @@ class Credentials:
 
     @classmethod
     async def find(cls, kubeconfig: str = "") -> Credentials:
-        """Read the named kubeconfig. Without a name, use the pod's own account, ``$KUBECONFIG`` or ``~/.kube/config``,
-        in this order.
+        """Return the credentials in the file ``kubeconfig``. If it is empty, use the pod's own account, ``$KUBECONFIG``
+        or ``~/.kube/config``, in this order.
 
         Raise the official client's ConfigException if there are no credentials.
         """
@@ -115,15 +115,16 @@ class Credentials:
         return _Rest(self.configuration).session(further_connections)
 
     async def authorization(self) -> str:
-        """Return the value of the ``Authorization`` header, or an empty string if a client certificate authenticates us
-        instead."""
+        """Return the value of the ``Authorization`` header, or an empty string if there is no token, such as with a
+        client certificate."""
         if time.monotonic() - self._read > _REFRESH_SECONDS:
             await self.refresh()
         token = self.configuration.api_key.get("BearerToken", "")
         return str(token)
 
     async def refresh(self) -> None:
-        """Read the token again. A failure is logged, and the old token remains in use until the server rejects it."""
+        """Read the token again, unless this was done within the last second. A failure is logged, and the old token
+        remains in use until the server rejects it."""
         async with self._lock:
             if time.monotonic() - self._read < 1.0:  # another request was rejected at the same time
                 return

@@ -22,9 +22,10 @@ MOST_RETRY_SECONDS = 300.0
 class ApiError(Exception):
     """A request to the API server failed.
 
-    ``status`` is the HTTP status, or 0 if there was no response. ``reason`` is the API server's reason, such as
-    ``NotFound``. ``retry_after`` is the seconds to wait before a retry. ``causes`` are the field errors as ``(field,
-    message)``, and ``name`` is the object that the response names.
+    ``status`` is the HTTP status, or 0 if there was no response or the response was successful but invalid. ``reason``
+    is the API server's reason, such as ``NotFound``. ``retry_after`` is the seconds to wait before a retry, or None if
+    the response does not name any. ``causes`` are the field errors as ``(field, message)``, and ``name`` is the object
+    that the response names.
     """
 
     reason = "ApiError"
@@ -68,7 +69,8 @@ class GoneError(ApiError):
 
 
 class InvalidObjectError(ApiError):
-    """400 or 422: the server will never accept this object."""
+    """400, 413, 415 or 422, or a 500 for an object that the server cannot parse: the server will never accept this
+    object."""
 
     reason = "Invalid"
 
@@ -87,13 +89,13 @@ class UnauthorizedError(ApiError):
 
 
 class TooManyRequestsError(ApiError):
-    """429: the server is overloaded. Retry after ``retry_after`` seconds."""
+    """429: the server is overloaded. Retry after ``retry_after`` seconds if it is set."""
 
     reason = "TooManyRequests"
 
 
 class ServerError(ApiError):
-    """5xx, or an invalid response."""
+    """5xx or another status without its own class, or an invalid response."""
 
     reason = "ServerError"
 
@@ -161,6 +163,7 @@ class _Status(msgspec.Struct):
 
 def error_from_status(answer: Object, status: int = 0, retry_after: float | None = None) -> ApiError:
     """Return the error for a ``Status`` object. ``status`` is the HTTP status to use if the object has no code.
+    ``retry_after`` is the seconds from the response's header, which take precedence over those in the object.
 
     Webhooks and other servers behind the API server write this object, so it may be invalid. Such an object becomes a
     ServerError.
@@ -188,8 +191,8 @@ def error_from_status(answer: Object, status: int = 0, retry_after: float | None
 
 
 def error_from_body(status: int, body: bytes | bytearray, retry_after: str | None = None) -> ApiError:
-    """Return the error for an HTTP response. The message quotes up to 200 bytes of a body that is not a Status, such as
-    a proxy's page."""
+    """Return the error for an HTTP response. ``retry_after`` is the value of its header, and is ignored unless it is a
+    number of seconds. The message quotes up to 200 bytes of a body that is not a Status, such as a proxy's page."""
     wait = _bounded(float(retry_after)) if retry_after and retry_after.isdecimal() else None
     try:
         answer = decode_json(body, most=STATUS_BYTES)

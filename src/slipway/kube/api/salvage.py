@@ -1,4 +1,4 @@
-"""A slow parser for a list or a watch event in which the decoder rejects an object. All functions are pure.
+"""A slow parser for a list or a watch event in which the decoder rejects an object. Pure.
 
 The decoder is recursive, so one object that is nested too deeply makes it reject a whole page. This module splits the
 text by its brackets, without recursion. It decodes every other object separately, and reads the identity of the

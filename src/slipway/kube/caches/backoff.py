@@ -6,7 +6,8 @@ import random
 
 
 class Backoff:
-    """Delays of ``base * 2^n`` seconds, limited to ``cap`` seconds and reduced by a random share of up to half."""
+    """Delays of ``base * 2^n`` seconds, limited to ``cap`` seconds and reduced by a random share of up to half. n is
+    the number of earlier failures since the last success."""
 
     def __init__(self, base: float, cap: float) -> None:
         self._base = base

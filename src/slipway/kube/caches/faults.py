@@ -38,7 +38,8 @@ class Faults:
 
     def note(self, metrics: Metrics, kind: Kind, obj: Object, errors: Sequence[BaseException]) -> Key:
         """Record an object's faults, and report the first one unless this version was reported before. Return the
-        object's key, whose unreadable parts are empty."""
+        object's key, whose unreadable parts are empty. Listeners are not called if the name or the UID is
+        unreadable."""
         reference = identity(obj.get("metadata"))
         metadata = reference["metadata"]
         name = Key(metadata.get("namespace", ""), metadata.get("name", ""))
@@ -56,13 +57,13 @@ class Faults:
         return name
 
     def forget(self, metrics: Metrics, kind: Kind, names: Collection[Key]) -> None:
-        """Record that these objects are fixed or deleted."""
+        """Record that the objects with the keys ``names`` are fixed or deleted. Keys of other objects are ignored."""
         for name in names:
             if self._versions.pop(name, None) is not None:
                 metrics.object_faults.labels(kind.plural).dec()
 
     def others(self, names: Collection[Key]) -> set[Key]:
-        """Return the faulty objects that are not in ``names``."""
+        """Return the keys of the faulty objects that are not in ``names``."""
         return self._versions.keys() - set(names)
 
 

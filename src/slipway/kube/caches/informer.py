@@ -4,9 +4,9 @@ It lists in pages and compares the list with the store, so that handlers also le
 if the object was recreated under the same name. Then it watches with bookmarks. When the watch ends, it continues from
 the last version. If that version is too old (410), it lists again.
 
-Only a cancellation ends the informer's task, regardless of the API server's responses. If the kind is not installed,
-the informer retries until it is. An object that cannot be decoded, trimmed or indexed, or that a handler cannot
-process, affects no other object (:mod:`slipway.kube.caches.faults`).
+Only a cancellation ends the informer's task, regardless of the API server's responses, except for a SetBackError. If
+the kind is not installed, the informer retries until it is. An object that cannot be decoded, trimmed or indexed, or
+that a handler cannot process, affects no other object (:mod:`slipway.kube.caches.faults`).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Informer:
 
     @property
     def missing(self) -> bool:
-        """Whether the cluster does not have the kind."""
+        """Whether the cluster does not have the kind, according to the API server's last response."""
         return self._missing
 
     @property
@@ -99,7 +99,8 @@ class Informer:
         return self.answered if self.optional else self.synced
 
     def add_handler(self, handler: Handler) -> None:
-        """Register a handler. It is called with every future change, and immediately with the existing objects."""
+        """Register a handler. It is called with every future change, and immediately with the existing objects as
+        additions."""
         self._handlers.append(handler)
         for obj in self.store.all():
             handler(Change(None, obj))
@@ -109,7 +110,8 @@ class Informer:
         self.store.faults.listen(listener)
 
     async def run(self) -> None:
-        """List and watch until the task is cancelled."""
+        """List and watch until the task is cancelled. Raise SetBackError if the API server keeps returning old
+        lists."""
         while True:
             try:
                 version = await self._list()
@@ -120,8 +122,8 @@ class Informer:
                 await asyncio.sleep(max(self._backoff.next(), error.retry_after or 0.0))
 
     async def refresh(self, name: Key) -> None:
-        """Read one object from the API server into the store, without waiting for the watch. Raise ApiError if the read
-        fails."""
+        """Read one object from the API server into the store, without waiting for the watch. If it does not exist,
+        remove it from the store. Raise ApiError if the read fails."""
         before = self.store.get(name)
         try:
             self._accept(await self._client.get(self.kind, name))
@@ -168,7 +170,7 @@ class Informer:
 
     def _refuse_the_past(self, version: str) -> None:
         """Raise ServerError if the list is older than the store, because acting on an old list would undo later
-        changes. Raise SetBackError after several such lists."""
+        changes. Raise SetBackError after several such lists in succession."""
         latest = self.store.revision(self._namespace)
         if not 0 < version_number(version) < latest:
             self._stale = 0
@@ -179,8 +181,8 @@ class Informer:
         raise ServerError(f"the list of version {version} is older than version {latest}, seen before")
 
     async def _watch(self, version: str) -> None:
-        """Follow changes until a new list is due. Raise an error if the server no longer has our version or the
-        kind."""
+        """Follow changes until a new list is due, or several watches in succession have failed. Raise an error if the
+        server no longer has our version or the kind."""
         relist_at = time.monotonic() + RELIST_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311
         failures = 0
         retry_after = 0.0
@@ -221,8 +223,8 @@ class Informer:
         self.store.advance(resource_version(event.object), self._namespace)
 
     def _accept(self, obj: Object, fault: str = "") -> None:
-        """Store an object and report the change. An object that cannot be stored is removed from the store and recorded
-        as faulty."""
+        """Store an object and report the change. An object that ``trim`` skips is removed from the store. An object
+        that cannot be stored is also removed, and is recorded as faulty."""
         try:
             if fault:
                 raise DecodingError(fault)  # noqa: TRY301

@@ -66,8 +66,8 @@ class Store:
         """Latest resource version by watched namespace. The namespace is empty if one watch covers all namespaces."""
 
     def revision(self, namespace: str) -> int:
-        """Return the latest resource version that the watch of a namespace has reported. The store contains all changes
-        of the namespace's objects up to this version.
+        """Return the latest resource version that a list or watch of a namespace has reported, or 0 if there is none.
+        The store contains all changes of the namespace's objects up to this version.
 
         An empty name stands for a watch of all namespaces, or of a cluster-scoped kind.
         """
@@ -90,8 +90,8 @@ class Store:
         return [self._objects[name] for name in sorted(keys)] if keys else []
 
     def keys(self, index: str, value: str) -> Set[Key]:
-        """Return the keys of the objects with ``value`` in the index, in no particular order. The cost does not depend
-        on their number."""
+        """Return the keys of the objects with ``value`` in the index, in no particular order. The result is the index's
+        own set and must not be changed."""
         return self._indexes[index].get(value, frozenset())
 
     def count(self, index: str, value: str) -> int:
@@ -121,7 +121,8 @@ class Store:
         return self._indexes[index].keys()
 
     def put(self, obj: Object) -> list[Change]:
-        """Add an object. Return the change, or an empty list if the store already contains this version or a newer one.
+        """Add or replace an object. Return the change, or an empty list if the store already contains this version or a
+        newer one.
 
         If the stored object has another UID, return its deletion and the addition.
         """
@@ -137,8 +138,8 @@ class Store:
         return [self._set(name, old, None), self._set(name, None, obj)]
 
     def drop(self, name: Key, identity: str = "", version: str = "") -> list[Change]:
-        """Record that the object with the UID ``identity`` (empty for any UID) was deleted at ``version``. Return the
-        change, if any.
+        """Record that the object with the key ``name`` and the UID ``identity`` (empty for any UID) was deleted at
+        ``version``. Return the change, if any.
 
         The event may be late: an object that was created later under the same name stays.
         """
@@ -184,8 +185,8 @@ class Store:
                 waiting.set_result(None)
 
     async def until(self, test: Callable[[], bool], seconds: float) -> bool:
-        """Wait until ``test`` returns True. ``test`` is called again after each watch event. Return False if this takes
-        longer than ``seconds``."""
+        """Wait until ``test`` returns True, at most for ``seconds``. Return its last result. ``test`` is called again
+        after each watch event."""
         if test():
             return True
         waiting = asyncio.get_running_loop().create_future()
@@ -276,8 +277,8 @@ class Stores:
         return self.store(kind).oldest(index, value, most, skip)
 
     def older(self, kind: Kind, index: str, value: str, obj: Object) -> int:
-        """Return how many of the objects that ``list`` would return are older than ``obj``. Raise LookupError for an
-        unknown kind or index."""
+        """Return how many of the objects that ``list`` would return are older than ``obj``, or equally old with a
+        smaller key. Raise LookupError for an unknown kind or index."""
         return self.store(kind).older(index, value, obj)
 
     def values(self, kind: Kind, index: str) -> Set[str]:

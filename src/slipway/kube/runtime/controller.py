@@ -58,8 +58,9 @@ def owner_keys(owner: Kind) -> Keys:
 class Controller:
     """Workers that call ``reconcile`` for each key from their informers.
 
-    An exception only delays its own key: by 5 ms, doubled each time up to a minute, or by the server's Retry-After. A
-    ConflictError is retried without a warning, because it only means that the cache was stale.
+    An exception only delays its own key: by 5 ms, doubled each time up to a minute, or by the server's Retry-After if
+    that is longer. If the API server is unreachable, the worker also pauses for a second. A ConflictError is retried
+    without a warning, because it only means that the cache was stale. So is a NotLeaderError.
     """
 
     def __init__(

@@ -51,7 +51,8 @@ class LeaderElector:
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         """Create a candidate. ``identity`` names this process; the default is ``$POD_NAME``, or else the host name with
-        a random suffix.
+        a random suffix. The other parameters are the duration of the lease, the deadline for its renewal, and the pause
+        between two attempts.
 
         A container that restarts in its pod takes over its own lease immediately: its predecessor has ended, and no
         other process has the pod's name.
@@ -93,7 +94,8 @@ class LeaderElector:
         raise LeadershipLostError(f"the lease {self._name} could not be renewed for {self._renew_seconds:g} s")
 
     async def release(self) -> None:
-        """Release the lease, so that a successor need not wait until it expires."""
+        """Release the lease, so that a successor need not wait until it expires. Do nothing if this process does not
+        lead. A failure is only logged."""
         if self._lease is None or not self.leading():
             return
         self._renewed = float("-inf")
@@ -106,7 +108,7 @@ class LeaderElector:
             log.warning("Could not release lease %s: %s", self._name, error)
 
     async def _attempt(self) -> bool:
-        """Try once to acquire or renew the lease. Return whether this process holds it.
+        """Try once to acquire or renew the lease. Return whether this succeeded. Errors are logged.
 
         The attempt ends early enough for another one, and no later than the leader's deadline.
         """
@@ -160,7 +162,8 @@ class LeaderElector:
         return time.monotonic() >= self._observed_at + float(spec.get("leaseDurationSeconds") or self._lease_seconds)
 
     def _record(self, current: Object, holder: str, seconds: float = 0.0) -> Object:
-        """Return the lease to write, with the resource version of ``current`` as a precondition."""
+        """Return the lease to write, with the resource version of ``current`` as a precondition. An empty ``holder``
+        releases the lease. ``seconds`` is its duration; 0 means the usual one."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         before = current.get("spec") or {}
         is_takeover = bool(holder and before) and before.get("holderIdentity") != holder

@@ -37,9 +37,9 @@ class Manager:
     ) -> None:
         """Create a manager; :meth:`run` starts the tasks.
 
-        ``background`` runs alongside the controllers, such as the recorder of Events. ``listen`` is ``HOST:PORT`` for
-        health and metrics. ``first`` runs once this process leads, before the controllers start. Without an elector,
-        this process must be the only one.
+        The functions in ``background``, such as that of the recorder of Events, run alongside the controllers.
+        ``listen`` is ``HOST:PORT`` for health and metrics. ``first`` runs once this process leads, before the
+        controllers start. Without an elector, this process must be the only one.
         """
         self._informers = tuple(informers)
         self._controllers = tuple(controllers)
@@ -54,8 +54,8 @@ class Manager:
         return all(informer.answered.is_set() for informer in self._informers)
 
     async def run(self) -> int:
-        """Run until SIGTERM or SIGINT, and return 0. Return 1 if leadership is lost. Raise any other exception of a
-        task."""
+        """Run until SIGTERM or SIGINT, and return 0. Return 1 if leadership is lost. If a task fails otherwise, raise
+        an exception group with its exception."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -96,8 +96,8 @@ async def _run(run: Callable[[], Awaitable[None]]) -> None:
 
 
 def _exit_status(work: asyncio.Task[None]) -> int:
-    """Return 0 if the task was cancelled and 1 if leadership was lost. Raise any other exception that ended the
-    task."""
+    """Return 0 if the task was cancelled and 1 if leadership was lost. Raise any other exception that ended the task. A
+    task that has ended normally gives 0."""
     if work.cancelled():
         return 0
     error = work.exception()

@@ -42,8 +42,8 @@ class WorkQueue:
         return len(self._waiting)
 
     def add(self, key: Key) -> None:
-        """Add ``key`` unless it is already queued. A key that a worker is processing is queued when the worker is
-        done."""
+        """Add ``key`` unless it is already queued. A key that a worker is processing is queued when the worker is done,
+        and a key that is held is queued at the end of the hold."""
         if key in self._processing:
             self._again.add(key)
         elif key not in self._waiting:
@@ -56,8 +56,8 @@ class WorkQueue:
             self._ready.set()
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Add ``key`` after a delay. The earliest of several delays counts. If a worker gets the key earlier, the delay
-        is cancelled."""
+        """Add ``key`` after a delay in seconds. The earliest of several delays counts. If a worker gets the key
+        earlier, the delay is cancelled."""
         loop = asyncio.get_running_loop()
         timer = self._timers.get(key)
         if timer is not None:
@@ -68,7 +68,7 @@ class WorkQueue:
 
     def add_rate_limited(self, key: Key) -> float:
         """Add ``key`` after ``BASE_SECONDS * 2^n``, at most ``CAP_SECONDS``, and return this delay. n is the number of
-        calls since ``forget``."""
+        earlier calls since ``forget``. The delay is in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(CAP_SECONDS, BASE_SECONDS * 2.0 ** min(failures, 30))
@@ -89,7 +89,7 @@ class WorkQueue:
 
     async def get(self) -> Key:
         """Wait for the next key and return it. The worker must call ``done`` with the key. A delayed addition of the
-        key is cancelled."""
+        key, or its hold, is cancelled."""
         while not self._turns:
             self._ready.clear()
             await self._ready.wait()

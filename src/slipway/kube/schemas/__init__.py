@@ -1,2 +1,1 @@
-"""CustomResourceDefinitions from structs, parts of Kubernetes' own objects, and status conditions. All functions are
-pure."""
+"""CustomResourceDefinitions from structs, parts of Kubernetes' own objects, and status conditions. Pure."""

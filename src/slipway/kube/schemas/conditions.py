@@ -1,4 +1,4 @@
-"""Status conditions according to the Kubernetes API conventions. All functions are pure."""
+"""Status conditions according to the Kubernetes API conventions. Pure."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ def core(name: str, *, optional: tuple[str, ...] = ()) -> Meta:
 
 
 def core_schema(name: str) -> Object:
-    """Return the structural schema of a part, without references and descriptions."""
+    """Return the structural schema of a part, without references and descriptions. The result is a copy. Raise KeyError
+    for an unknown part."""
     resolved: Object = _resolved(_definitions()[name])
     return resolved
 

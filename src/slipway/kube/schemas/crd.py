@@ -175,8 +175,8 @@ def cel(*rules: Rule) -> Object:
 
 
 def list_map(*keys: str) -> Object:
-    """Return schema keywords for a list whose elements are identified by these fields. Server-side apply merges such
-    elements individually."""
+    """Return schema keywords for a list whose elements are identified by the fields ``keys``. Server-side apply merges
+    such elements individually."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 

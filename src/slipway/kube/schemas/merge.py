@@ -1,12 +1,12 @@
-"""Merging of one Kubernetes object over another, like a strategic merge patch. All functions are pure.
+"""Merging of one Kubernetes object over another, like a strategic merge patch. Pure.
 
 Fields of the patch take precedence. Objects are merged field by field, and lists item by item if Kubernetes' schemas
-define merge keys: containers, variables and volumes by name, mounts by path, ports by number and protocol. Other lists
-are replaced. ``null`` removes a field, and ``$patch: delete`` removes an object or an item. An object with ``$patch:
-replace`` replaces the whole object.
+define merge keys: containers, environment variables and volumes by name, mounts by path, ports by number and protocol.
+Other lists are replaced. ``null`` removes a field, and ``$patch: delete`` removes an object or an item. An object with
+``$patch: replace`` replaces the whole object, and a list with the item ``$patch: replace`` replaces the whole list.
 
-If the API server accepts only one of several fields, such as ``value`` or ``valueFrom`` of a variable, the patch's
-field replaces the other field, which a plain merge would keep.
+If the API server accepts only one of several fields, such as ``value`` or ``valueFrom`` of an environment variable, the
+patch's field replaces the other field, which a plain merge would keep.
 """
 
 from __future__ import annotations

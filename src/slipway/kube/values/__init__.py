@@ -1,1 +1,1 @@
-"""Values as Kubernetes writes and compares them: names, quantities, times and patches. All functions are pure."""
+"""Values as Kubernetes writes and compares them: names, quantities, times and patches. Pure."""

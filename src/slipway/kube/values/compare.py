@@ -1,5 +1,4 @@
-"""Comparison of an object with the fields that were sent. It ignores fields that the server and others added. All
-functions are pure."""
+"""Comparison of an object with the fields that were sent. It ignores fields that the server and others added. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ def digest(value: Any) -> bytes:
 
 
 def includes(live: Any, expected: Any) -> bool:
-    """Whether every field of ``expected`` is in ``live`` with its value."""
+    """Whether every field of ``expected`` is in ``live`` with its value. A field with the value None may be missing.
+    Lists must have the same length."""
     if isinstance(expected, Mapping):
         return isinstance(live, Mapping) and all(includes(live.get(field), value) for field, value in expected.items())
     if isinstance(expected, list | tuple):
@@ -29,7 +29,7 @@ def includes(live: Any, expected: Any) -> bool:
 
 
 def projection(shape: Any, value: Any) -> Any:
-    """Return the part of ``value`` that has the fields of ``shape``.
+    """Return the part of ``value`` that has the fields of ``shape``. The value of a missing field is None.
 
     A list whose length differs from the list in ``shape`` is returned as a whole, because its elements cannot be
     matched.

@@ -1,4 +1,4 @@
-"""JSON patches (RFC 6902) for plain values, with errors that name the operation. All functions are pure."""
+"""JSON patches (RFC 6902) for plain values, with errors that name the operation. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from jsonpointer import JsonPointerException
 from slipway.decoding import describe_error
 
 MOST_BYTES = 1 << 20
-"""Maximum size of a result as JSON, in bytes. Without a limit, a few nested copies could fill the memory."""
+"""Maximum size, in bytes, of the result of a copy operation as JSON. Without a limit, a few nested copies could fill
+the memory."""
 
 
 class PatchError(ValueError):
@@ -22,7 +23,7 @@ class PatchError(ValueError):
 
 def patched(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     """Return a copy of ``value`` with the operations applied in order. Raise PatchError for the first operation that
-    fails or makes the result larger than MOST_BYTES."""
+    fails, or that copies and makes the result larger than MOST_BYTES."""
     result = copy.deepcopy(value)
     for number, operation in enumerate(operations):
         name = f"{operation.get('op', 'no op')} {operation.get('path', 'without path')}"

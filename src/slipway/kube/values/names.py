@@ -1,4 +1,4 @@
-"""Names that Kubernetes accepts, derived from text of any length. All functions are pure."""
+"""Names that Kubernetes accepts, derived from text of any length. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DIGEST = 8
 
 
 def fitting(name: str, longest: int = NAME_LENGTH) -> str:
-    """Return a DNS label for a name: the name itself if it is valid, and otherwise its valid characters and a digest of
-    the whole name."""
+    """Return a DNS label of at most ``longest`` characters for a name: the name itself if it is valid and short enough,
+    and otherwise its valid characters and a digest of the whole name."""
     plain = INVALID.sub("-", name.lower()).strip("-")
     if plain == name and len(name) <= longest:
         return name
@@ -22,13 +22,13 @@ def fitting(name: str, longest: int = NAME_LENGTH) -> str:
 
 
 def with_ending(name: str, end: str) -> str:
-    """Return ``<name><end>`` as a DNS label. The name is shortened to fit."""
+    """Return ``<name><end>`` as a DNS label. A name that is too long or invalid is replaced as in :func:`fitting`."""
     return f"{fitting(name, NAME_LENGTH - len(end))}{end}"
 
 
 def label_value(name: str) -> str:
     """Return a label value for a resource's name: the name itself if it is short enough. The Ansible modules find pods
-    by this label."""
+    by labels with such values."""
     return name if len(name) <= NAME_LENGTH else fitting(name)
 
 

@@ -1,4 +1,4 @@
-"""Resource quantities as Kubernetes writes them, multiplied without loss. All functions are pure."""
+"""Resource quantities as Kubernetes writes them, multiplied without loss. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times as Kubernetes writes them: RFC 3339 timestamps and Go durations. All functions are pure."""
+"""Times as Kubernetes writes them: RFC 3339 timestamps and Go durations. Pure."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def parse_duration(text: str) -> float:
 
 
 def unix_time(stamp: str) -> float:
-    """Return the Unix seconds of a timestamp such as ``2026-11-21T10:00:00Z``. Raise ValueError for text that is not
-    RFC 3339."""
+    """Return the Unix seconds of a timestamp such as ``2026-11-21T10:00:00Z``. Raise ValueError for text that is not an
+    ISO 8601 timestamp. A timestamp without a time zone counts as local time."""
     return datetime.fromisoformat(stamp).timestamp()

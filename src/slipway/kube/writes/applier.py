@@ -67,9 +67,10 @@ class _LastWrite(NamedTuple):
 class Applier:
     """The applier of the children of owners of one kind.
 
-    It writes nothing if nothing changed, and creates nothing for an owner that is being deleted, unless requested. It
-    neither changes nor deletes an object of another controller. Deletions have the UID and version on which the
-    decision was based as preconditions. The informers must select by the ``managed-by`` label and have the index OWNER.
+    It writes nothing if nothing changed, and creates nothing for an owner that is being deleted, unless requested.
+    Except for :meth:`discard` and :meth:`collect`, it neither changes nor deletes an object of another controller.
+    Deletions have the UID and version on which the decision was based as preconditions. The informers must contain all
+    objects with our ``managed-by`` label and have the index OWNER.
     """
 
     def __init__(
@@ -155,7 +156,8 @@ class Applier:
         return summarize([*outcomes, *await run_all(steps)], [*first, *others])
 
     async def discard(self, objects: Iterable[tuple[Kind, Key]]) -> Applied:
-        """Delete objects that have our label but belong to other owners, such as the PVCs of a deleted model."""
+        """Delete objects that have our label but belong to other owners, such as the PVCs of a deleted model. Objects
+        that are not in the stores of ``shared``, or lack our label, are ignored."""
         stored = ((kind, self._shared[kind].store.get(name)) for kind, name in objects)
         going = [(kind, one) for kind, one in stored if one and not deleting(one)]
         ours = [(kind, one) for kind, one in going if labels(one).get(MANAGED_BY) == self._manager]
@@ -196,7 +198,8 @@ class Applier:
             await self._client.delete(kind, key(obj), uid=uid(obj), resource_version=resource_version(obj))
 
     async def ensure(self, owner: Object, objects: Sequence[Object]) -> Applied:
-        """Create missing objects, without an owner reference. Existing objects stay unchanged."""
+        """Create missing objects of the kinds in ``shared``, without an owner reference. Existing objects stay
+        unchanged."""
         desired = {(self._builder.kind_of(obj), key(obj)): obj for obj in objects}
         missing = [
             self._builder.build_shared(obj)

@@ -28,7 +28,7 @@ MESSAGE_BYTES = 1024
 """Maximum length of a message in bytes. The API server rejects longer messages."""
 FAULT_REASON = "InvalidObject"
 _NAME_LENGTH = 230
-"""Number of characters of an object's name that the name of an Event may contain."""
+"""Maximum number of characters of an object's name in the name of an Event."""
 _WAITING = 1000
 _REMEMBERED = 4000
 _PAUSE_SECONDS = 1.0
@@ -124,7 +124,8 @@ class Recorder:
         self.record(kind, obj, "Warning", FAULT_REASON, message)
 
     async def run(self) -> None:
-        """Write events until the task is cancelled."""
+        """Write events until the task is cancelled. If there is no response, an event is written again; if the API
+        server rejects it, it is dropped."""
         while True:
             while not self._waiting:
                 self._ready.clear()

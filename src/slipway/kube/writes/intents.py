@@ -1,5 +1,5 @@
-"""Intents: children in the form that the API server receives, with the label, owner and digest that Slipway adds. All
-functions are pure."""
+"""Intents: children in the form that the API server receives, with the label, owner and digest that Slipway adds.
+Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class Intent(NamedTuple):
     name: Key
     object: Object
     desired: bytes
-    """Digest of the object, without the annotation that contains the digest."""
+    """Digest of the object, without the annotation that contains the digest. For a shared object, our label is not part
+    of it either."""
 
 
 class IntentBuilder:
@@ -45,11 +46,12 @@ class IntentBuilder:
         return Intent(self.kind_of(child), key(child), self._add_mark(child, desired), desired)
 
     def build_shared(self, obj: Object) -> Intent:
-        """Return the intent of an object without an owner."""
+        """Return the intent of an object with our label but without an owner."""
         return Intent(self.kind_of(obj), key(obj), self._add_label(obj), digest(obj))
 
     def add_owner(self, owner: Object, child: Object) -> Object:
-        """Return a copy of the child with our label and the owner.
+        """Return a copy of the child with our label and the owner: an owner reference, or the annotation
+        :data:`OWNER_ELSEWHERE` if the child is in another namespace.
 
         Raise ValueError if the child is in another namespace than its owner, where the garbage collector would delete
         it, unless its kind is in ``elsewhere``.

@@ -20,7 +20,7 @@ _MISSING_SECONDS = 10.0
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A child that cannot be applied until a person or a program changes something."""
+    """An object that cannot be written until a person or a program changes something."""
 
     kind: str
     name: str
@@ -70,7 +70,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class RefusedError(Exception):
-    """The API server rejected a child, or the child must not be written."""
+    """The API server rejected an object, or the object must not be written."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -87,8 +87,8 @@ async def run_all(steps: Sequence[Coroutine[Any, Any, None]]) -> list[BaseExcept
 
 
 def summarize(outcomes: Sequence[BaseException | None], intents: Sequence[Intent]) -> Applied:
-    """Return the exceptions of the steps as a result. The first outcomes are those of ``intents``, in the same order.
-    Raise unexpected exceptions."""
+    """Return the results of :func:`run_all` as one result. The first of ``outcomes`` are those of ``intents``, in the
+    same order. Raise any exception that is neither a RefusedError, a NameTakenError of an intent, nor an ApiError."""
     failures: list[Failure] = []
     waiting: list[str] = []
     errors: list[ApiError] = []

@@ -1,5 +1,4 @@
-"""Index functions that find an owner's children in the stores, including children in other namespaces. All functions
-are pure.
+"""Index functions that find an owner's children in the stores, including children in other namespaces. Pure.
 
 Kubernetes does not allow owner references across namespaces; its garbage collector deletes objects that have one.
 Therefore an annotation of such a child names its owner. The annotation is trusted only in namespaces in which only the
@@ -22,7 +21,8 @@ ORIGIN = "origin"
 
 
 def by_owner(obj: Object) -> Iterable[str]:
-    """Return the index values for :data:`OWNER`: the UID of the object's controller, with and without its namespace.
+    """Return the index values for :data:`OWNER`: the UID of the object's controller, with and without the controller's
+    namespace. The result is empty if the object has no controller.
 
     A UID is arbitrary text from its author and may contain slashes. A namespace has no slash, so the values of two
     namespaces never collide.
@@ -46,8 +46,8 @@ def owner_text(owner_kind: Kind, owner: Object) -> str:
 
 
 def with_owner(child: Object) -> Object:
-    """Return the child with the owner reference from its annotation, unless the annotation is missing or the child has
-    another controller."""
+    """Return the child with the owner reference from its annotation :data:`OWNER_ELSEWHERE`. Return it unchanged if the
+    annotation is missing or malformed, or if the child has a controller."""
     words = annotations_of(child).get(OWNER_ELSEWHERE, "").split(" ")
     if len(words) != 4 or controller_owner(child) is not None:
         return child
@@ -59,7 +59,8 @@ def with_owner(child: Object) -> Object:
 
 
 def by_origin(child: Object) -> Iterable[str]:
-    """Yield the index value for :data:`ORIGIN`. ``child`` must be a result of :func:`with_owner`."""
+    """Yield the index value for :data:`ORIGIN`, or nothing if no annotation named the child's owner. ``child`` must be
+    a result of :func:`with_owner`."""
     for reference in child["metadata"].get("ownerReferences") or ():
         if reference.get("controller") and "namespace" in reference:
             group = reference["apiVersion"].rpartition("/")[0]

@@ -19,7 +19,7 @@ from slipway.kube.writes.outcomes import Applied, run_all, summarize
 from slipway.kube.writes.refusals import Refusals, is_immutable, name_taken
 
 REWRITE_SECONDS = 300.0
-"""Seconds after which an object is written again."""
+"""Minimum number of seconds after which an unchanged object is written again."""
 REWRITES_PER_SECOND = 5.0
 """Maximum rate at which objects are written again. With many owners, the interval is longer."""
 _KINDS = {(SECRET.api_version, SECRET.kind): SECRET}
@@ -49,7 +49,8 @@ class WriteOnlyObjects:
         """Write each object when it changes, and again after :data:`REWRITE_SECONDS` or more.
 
         Call this again after :meth:`due_after` seconds. An existing object of another owner stays unchanged and is
-        reported as a failure. The garbage collector deletes the objects together with their owner.
+        reported as a failure, or as a transient error if that owner is gone. The garbage collector deletes the objects
+        together with their owner.
         """
         now, interval = time.monotonic(), self._interval(uid(owner))
         previous = self._writes.pop(uid(owner), {})

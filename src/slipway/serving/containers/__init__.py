@@ -1,2 +1,2 @@
 """Parts of pods that do not depend on models: variables, volumes and permissions, and the reasons why a pod is not
-ready. All functions are pure."""
+ready. Pure."""

@@ -1,4 +1,4 @@
-"""Membership of pods in the groups that may open GPU device files. All functions are pure.
+"""Membership of pods in the groups that may open GPU device files. Pure.
 
 ``/dev/kfd`` and ``/dev/dri/renderD*`` of AMD and Intel GPUs belong to root and a group of the node, such as ``render``.
 An engine that runs neither as root nor in that group cannot open the device, assumes that the node has no GPU, and uses

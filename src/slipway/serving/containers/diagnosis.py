@@ -1,4 +1,4 @@
-"""Explanations, with a fix, of why a workload is not ready. All functions are pure.
+"""Explanations, with a fix, of why a workload is not ready. Pure.
 
 This module reads what Kubernetes reports about the Deployment and its pods: scheduling, image pulls, exits, restarts
 and probes. The pod status contains the last log lines (``terminationMessagePolicy``), which the engine's code
@@ -50,8 +50,8 @@ after the model."""
 LONGEST_GRACE_SECONDS = 3600
 """Longest termination grace period, in seconds, that the controller honors before a terminating pod counts as lost."""
 LOST_AFTER_SECONDS = 300
-"""Seconds after the deletion of a pod during which the pod may still use its volumes. After that, its node counts as
-lost."""
+"""Seconds after the end of a pod's termination grace period during which the pod may still use its volumes. After that,
+its node counts as lost."""
 ILLEGAL_INSTRUCTION = 132
 """Exit code of a process that executed an instruction unknown to the CPU."""
 UNTOLD = frozenset({"ContainerStatusUnknown"})
@@ -127,10 +127,11 @@ def diagnose(
     deployment: Object | None, pods: Sequence[Object], limits: Limits, now: float, explain: Explain
 ) -> Diagnosis:
     """Return the first problem that keeps a pod of the latest spec from becoming ready, starting with the newest pod.
+    If no existing pod has a problem, return the reason why the API server rejects new pods, if any.
 
-    The function ignores ready pods, terminating pods, pods of an older spec, and failed pods that have been replaced. A
-    restarted container keeps its failure until it is ready, so that a crash loop does not flicker between Failed and
-    Pending.
+    ``deployment`` is None if it does not exist yet. ``explain`` interprets the engine's last log lines. The function
+    ignores ready pods, terminating pods, pods of an older spec, and failed pods that have been replaced. A restarted
+    container keeps its failure until it is ready, so that a crash loop does not flicker between Failed and Pending.
     """
     recheck: list[float] = []
     for pod in _of_the_newest_spec(deployment, pods):
@@ -156,8 +157,8 @@ def _of_the_newest_spec(deployment: Object | None, pods: Sequence[Object]) -> li
 
 
 def template_digest(templated: Object) -> str | None:
-    """Return the digest of the template that a pod was created from (see :mod:`slipway.serving.pods.workload`), or None
-    if the object has no such annotation."""
+    """Return the digest in the annotation :data:`TEMPLATE` of a pod or a pod template, or None if it has no such
+    annotation."""
     mark: str | None = templated.get("metadata", {}).get("annotations", {}).get(TEMPLATE)
     return mark
 
@@ -173,8 +174,9 @@ def ended(pod: Object) -> bool:
 
 
 def may_use_volumes(pod: Object, now: float) -> bool:
-    """Whether a pod may still use its volumes. A terminating pod may do so for its termination grace period, of which
-    at most ``LONGEST_GRACE_SECONDS`` count."""
+    """Whether a pod may still use its volumes. A terminating pod may do so during its termination grace period, of
+    which at most ``LONGEST_GRACE_SECONDS`` count, and for ``LOST_AFTER_SECONDS`` after that. A pod that has ended may
+    not."""
     if ended(pod):
         return False
     if not deleting(pod):

@@ -1,4 +1,4 @@
-"""A hook that lets a terminating pod finish its requests. All functions are pure.
+"""A hook that lets a terminating pod finish its requests. Pure.
 
 The hook runs in the engine's container. It checks the kernel's list of connections to the engine's port, and the
 engine's number of requests. Both survive a restart of the controller, the gateway or the loader, and both include
@@ -80,10 +80,11 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     """How long a terminating pod may continue to serve, and how the hook detects that the pod is idle."""
 
     seconds: int
-    """The longest time that the hook waits, in seconds. With 0, the pod stops immediately."""
+    """The longest time that the hook waits, in seconds. With 0, there is no hook, and the engine is stopped
+    immediately."""
     shell: bool = True
-    """Whether the image has a shell, which the hook needs. Without a shell, the pod continues for
-    ``FALLBACK_SECONDS``."""
+    """Whether the image has a shell, which the hook needs. Without a shell, the pod continues for ``FALLBACK_SECONDS``,
+    or for ``seconds`` if that is shorter."""
     metrics: tuple[str, ...] = ()
     """Names of the engine's metrics that are zero while the engine has no request."""
     closes_idle: bool = False

@@ -1,4 +1,4 @@
-"""Merging of environment variables from several sources. All functions are pure."""
+"""Merging of environment variables from several sources. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from slipway.kube.objects import Object
 
 
 def without(own: Iterable[Object], overrides: Iterable[Object]) -> tuple[Object, ...]:
-    """Return the variables of ``own`` whose names are not in ``overrides``, the variables that the user sets."""
+    """Return the environment variables in ``own``, except those that ``overrides``, the user's environment variables,
+    also set."""
     names = {variable["name"] for variable in overrides}
     return tuple(variable for variable in own if variable["name"] not in names)

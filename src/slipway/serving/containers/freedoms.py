@@ -1,5 +1,5 @@
-"""Fields of a workload or a Service that require the operator's trust, detected in finished objects. All functions are
-pure.
+"""Fields of a workload, a Service or a ScaledObject that require the operator's trust, detected in finished objects.
+Pure.
 
 A freedom is such a field with its value. The rules are those of the Baseline and Restricted Pod Security Standards that
 protect the node, plus a few for accounts, images, priorities and labels, which the standards do not cover. This module
@@ -85,9 +85,11 @@ class Freedom(msgspec.Struct, frozen=True):
     child: str
     """The child's kind and name, such as ``Deployment chat``."""
     field: str
-    """Path of the field in the pod or the Service, such as ``spec.containers[vllm].securityContext.privileged``."""
+    """Path of the field in the pod template, the Service or the ScaledObject, such as
+    ``spec.containers[vllm].securityContext.privileged``."""
     value: str
-    """The field's value as text. The value is empty if the path is sufficient."""
+    """The field's value as text, or ``not set`` if the absence of the field requires trust. The value is empty if the
+    path is sufficient."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -179,8 +181,8 @@ POD_RULES, CONTAINER_RULES, SERVICE_RULES = map(rules_of, (IN_PODS, IN_CONTAINER
 
 
 def freedoms(children: Iterable[Object], reserved: Labels = NO_LABELS) -> frozenset[Freedom]:
-    """Return every field of these objects that requires trust, regardless of who created them. ``reserved`` contains
-    the labels that pods must not have."""
+    """Return every field of ``children`` that requires trust, regardless of who set it. ``reserved`` contains the
+    labels that pods must not have."""
     return frozenset(one for child in children for one in _of(child, reserved))
 
 
@@ -196,7 +198,7 @@ def _of(manifest: Object, reserved: Labels) -> Iterable[Freedom]:
 
 def templates(workload: Object) -> tuple[tuple[str, Object], ...]:
     """Return the pod templates of a workload, each with the prefix of its path. A LeaderWorkerSet has one template for
-    its leader and one for its workers."""
+    its leader and one for its workers. The result is empty for objects without a template."""
     spec = workload.get("spec") or {}
     group = spec.get("leaderWorkerTemplate") or {}
     pairs = (
@@ -264,7 +266,7 @@ def _of_volumes(pod: Object, child: str, within: str) -> Iterable[Freedom]:
 
 
 def _read_only(pod: Object, volume: Any) -> bool:
-    """Whether no container may write to a volume."""
+    """Whether no container may write to the volume with the name ``volume``."""
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
     mounts = [mount for one in containers for mount in one.get("volumeMounts") or () if mount.get("name") == volume]
     return all(mount.get("readOnly") for mount in mounts)

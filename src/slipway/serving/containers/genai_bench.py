@@ -1,4 +1,4 @@
-"""The command line of genai-bench, and a wrapper that hides secrets in its output. All functions are pure.
+"""The command line of genai-bench, and a wrapper that hides secrets in its output. Pure.
 
 This module is for version 0.0.5: https://github.com/sgl-project/genai-bench
 """
@@ -67,7 +67,7 @@ sys.argv[0] = "genai-bench"
 sys.exit(tool.load()())
 """
 """A Python program that runs genai-bench and hides secrets in its logs and in the files next to its results. Its first
-argument is the comma-separated list of variables whose values are hidden."""
+argument is the comma-separated list of environment variables whose values are hidden."""
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,10 +83,12 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: str
     """Directory of the tokenizer, or its repository on the Hugging Face Hub."""
     minutes: int
+    """Maximum duration of a run in minutes."""
     requests: int
     """Maximum number of requests per run."""
     scenarios: Sequence[str] = ()
     concurrency: Sequence[int] = ()
+    """Numbers of concurrent requests, each of which is measured in a separate run."""
     folder: str = ""
     """Name of the directory for the results. Empty means that genai-bench chooses a name."""
     params: Mapping[str, str] = {}
@@ -142,8 +144,9 @@ def request_params(params: Mapping[str, str]) -> dict[str, object]:
 
 
 def command(variables: Collection[str]) -> tuple[str, ...]:
-    """Return the command that runs genai-bench. ``variables`` are the container's variables with secrets, whose values
-    are hidden."""
+    """Return the command that runs genai-bench. ``variables`` are the names of the container's environment variables
+    with secrets. The values of these and of :data:`CREDENTIAL_VARIABLES` are hidden. If ``variables`` is empty, the
+    command hides nothing."""
     return ("python3", "-c", HIDING, ",".join(sorted({*variables, *CREDENTIAL_VARIABLES}))) if variables else (COMMAND,)
 
 

@@ -1,4 +1,4 @@
-"""Pod volumes as Kubernetes objects. All functions are pure."""
+"""Pod volumes as Kubernetes objects. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def shared_memory(name: str) -> Object:
 
 
 def claim(name: str, claim_name: str, *, read_only: bool = False) -> Object:
-    """Return the volume of a PersistentVolumeClaim in the pod's namespace. If the volume is read-only, the kubelet does
-    not change the group of its files."""
+    """Return the volume of a PersistentVolumeClaim in the pod's namespace. If ``read_only`` is true, the kubelet does
+    not change the group of the volume's files."""
     source = {"claimName": claim_name} | ({"readOnly": True} if read_only else {})
     return {"name": name, "persistentVolumeClaim": source}
 
@@ -32,14 +32,15 @@ def image(name: str, reference: str) -> Object:
 
 
 def secret(name: str, secret_name: str, files: Mapping[str, str]) -> Object:
-    """Return a volume with keys of a Secret as files. ``files`` maps a key to its file name. The volume is empty if the
-    Secret does not exist."""
+    """Return a volume with keys of a Secret as files. ``files`` maps a key to its file name. A key that does not exist
+    has no file, and the volume is empty if the Secret does not exist."""
     items = [{"key": key, "path": file} for key, file in files.items()]
     return {"name": name, "secret": {"secretName": secret_name, "optional": True, "items": items}}
 
 
 def config_map(name: str, config_map_name: str) -> Object:
-    """Return a volume with the keys of a ConfigMap as files."""
+    """Return a volume with the keys of a ConfigMap as files. The pod does not start while the ConfigMap does not
+    exist."""
     return {"name": name, "configMap": {"name": config_map_name}}
 
 

@@ -1,7 +1,7 @@
 """The contract between the controller and one serving API.
 
 The controller caches the kinds that ``Api.watches`` declares and reads a :class:`World` for each resource from the
-caches. ``Api.resolve`` turns the world into a typed view, ``Api.plan`` returns the complete set of children, the
+caches. ``Api.resolve`` turns the world into a typed view, ``Api.plan`` returns the children that should exist now, the
 applier creates them, and ``Api.status`` reports the result. Everything except the caches and the applier is pure.
 """
 
@@ -46,7 +46,8 @@ class Listers(Protocol):
         """Return one object, or None if it does not exist."""
 
     def list(self, kind: Kind, index: str = "", value: str = "") -> Sequence[Object]:
-        """Return the objects with ``value`` in the index. Without an index, return all objects of the kind."""
+        """Return the objects with ``value`` in the index, ordered by key. Without an index, return all objects of the
+        kind in no particular order."""
 
     def count(self, kind: Kind, index: str, value: str) -> int:
         """Return the number of objects that ``list`` would return."""
@@ -55,7 +56,8 @@ class Listers(Protocol):
         """Return up to ``most`` of the objects that ``list`` would return, oldest first, after the first ``skip``."""
 
     def older(self, kind: Kind, index: str, value: str, obj: Object) -> int:
-        """Return how many of the objects that ``list`` would return are older than ``obj``."""
+        """Return how many of the objects that ``list`` would return are older than ``obj``, or equally old with a
+        smaller key."""
 
     def values(self, kind: Kind, index: str) -> Set[str]:
         """Return all values in the index."""
@@ -64,8 +66,8 @@ class Listers(Protocol):
         """Return the pods with ``value`` in the index that a workload of a resource of the kind ``owner`` created.
 
         This check makes the value trustworthy, because authors can create pods with any value. A terminating pod whose
-        workload is gone counts if the controller saw the workload before. If the controller started later, the pod
-        counts if it mounts a node directory or a claim.
+        workload is gone counts if the controller saw the deletion of the workload, and the workload's owner was of the
+        kind ``owner``. If the controller started later, the pod counts if it mounts a node directory or a claim.
         """
 
     def pods_of_workload(self, workload: Kind, name: Key) -> Sequence[Object]:
@@ -80,7 +82,7 @@ Enqueue = Callable[[Change, Listers], Iterable[Key]]
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind that an API reads, and the resources that a change of an object affects.
+    """A kind that an API reads, and the resources that a change of an object of this kind affects.
 
     The process has one informer per kind, regardless of how many APIs watch the kind. The informer for Pods caches the
     pods of all workloads that resources own. See :mod:`slipway.serving.contract.watches` for common watches.
@@ -95,13 +97,14 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the process has an informer for the kind. Without one, owned objects are read by name whenever their
     owner is reconciled. Use False for kinds in which other users keep private data."""
     namespace: str | None = None
-    """The only watched namespace. None means all namespaces of the controller."""
+    """The only watched namespace. None means all namespaces that the controller watches."""
     elsewhere: str | None = None
     """Namespace, or empty for cluster-scoped kinds, that may contain children of resources in other namespaces. Only
-    the operator may write there. The value is None if children are always in the namespace of their resource."""
+    the operator may write there. The value is None if the children of a namespaced resource are always in its
+    namespace."""
     trim: Trim | None = None
     """Function that reduces an object before it is cached. With None, only annotations that are longer than any of ours
-    are cut."""
+    are replaced by a placeholder. The function has no effect for owned kinds, which are cached whole, and for Pods."""
     indexes: Mapping[str, IndexFunction] = {}
     """Map of an index name to its function, for ``World.list``. Several APIs may declare the same function under one
     name."""
@@ -115,8 +118,8 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a plan or a status of a resource may depend on. Objects are as the API server sent them. A world
-    reads the live caches, so do not use it after an ``await``."""
+    """Everything that a plan or a status of a resource may depend on. Objects are as the API server sent them, except
+    for fields that the caches remove. A world reads the live caches, so do not use it after an ``await``."""
 
     resource: Object
     children: Mapping[tuple[Kind, Key], Object]
@@ -125,7 +128,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     pods: Sequence[Object]
     """The pods of the resource's workloads."""
     routed: Sequence[RoutedService]
-    """The Services that request a public name of this resource, including the resource's own Services."""
+    """The resource's own Services that request model IDs, and for each of these IDs the oldest other Service that
+    requests it."""
     settings: Settings
     controller_key: str = ""
     """The public key by which loaders recognize the controller."""
@@ -139,12 +143,13 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """Map of the name of a resource with a catalog to the state of the catalog. A catalog that has not been read yet is
     missing."""
     demand: Mapping[Key, Demand] = {}
-    """Map of a Service in ``Plan.counted`` to its demand. A Service that has not been sampled yet is missing."""
+    """Map of a Service in ``Plan.counted`` to its demand. A Service is missing until its demand is known."""
     file: Callable[[str], bytes] = lambda _path: b""
-    """Function that returns the content of a file in the controller's container, such as a mounted key. The value is
-    empty if the file does not exist."""
+    """Function that returns the content of a file in the controller's container, such as a mounted key. It returns
+    empty bytes if the file is missing or cannot be read."""
     has_foreign_policies: bool = False
-    """Whether the resource's namespace, or a namespace of its children, has NetworkPolicies of other owners."""
+    """Whether the resource's namespace has NetworkPolicies of other owners. For a cluster-scoped resource, whether a
+    namespace of its children has some."""
 
     def child(self, kind: Kind, name: str) -> Object | None:
         """Return a child in the resource's own namespace, or None if it does not exist."""
@@ -156,7 +161,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 
     def list(self, kind: Kind, index: str = "", value: str = "") -> Sequence[Object]:
         """Return the objects with ``value`` in an index of ``Watch.indexes``, ordered by key. Without an index, return
-        all objects of the kind in no particular order. Raise LookupError for a kind that is not watched."""
+        all objects of the kind in no particular order. Raise LookupError for an unknown index or a kind that is not
+        watched."""
         return self.listers.list(kind, index, value)
 
 
@@ -172,7 +178,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The desired objects of a resource, and the other changes that the controller makes for it."""
 
     children: tuple[Object, ...]
-    """All objects that the resource should own. Its other children are deleted, except children of kinds without an
+    """All objects that the resource should own now. Its other children are deleted, except children of kinds without an
     informer (see ``Watch.listed``)."""
     absent: tuple[Reference, ...] = ()
     """Children to delete if they exist. Their kinds have no informer (see ``Watch.listed``)."""
@@ -182,19 +188,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     shared: tuple[Object, ...] = ()
     """Objects that several resources share. The controller creates missing ones, and never changes or deletes them."""
     write_only: tuple[Object, ...] = ()
-    """Children that are written but never read, such as Secrets. They are written before all others, and only if this
-    process has not yet written them with the same content. They are deleted together with the resource."""
+    """Children that are written but never read, such as Secrets. They are written before all others: at once if their
+    content changes, and otherwise at intervals. They are deleted together with the resource."""
     discarded: tuple[Reference, ...] = ()
-    """Objects to delete although other resources own them. They have our label, and the API watches their kinds."""
+    """Objects to delete although other resources own them. They have our label, and the API watches their kinds without
+    owning objects of these kinds."""
     in_system_namespace: bool = False
-    """Whether children may be in the system namespace. Resources must not be there; such children run only what the
-    operator defines."""
+    """Whether a cluster-scoped resource may have children in the system namespace even if ``Authors.system_namespace``
+    is false. Such children must run only what the operator defines."""
     metadata_patches: tuple[MetadataPatch, ...] = ()
     self_patch: Object = {}
     """Merge patch of the resource itself, such as labels and defaulted replicas. The controller sends it only if it
     changes the resource."""
     finalizer: str = ""
-    """Finalizer to set before anything is created, so that ``Api.finalize`` is called on deletion."""
+    """Finalizer to set before anything is created, so that ``Api.finalize`` is called on deletion. Empty means none."""
     adapters: AdapterSet = AdapterSet()
     """The adapters that every ready pod should load in addition to its model."""
     catalog: CatalogAddress | None = None
@@ -203,8 +210,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Services whose requests the controller counts from now on. The resource is reconciled when their requests begin
     or end."""
     satisfied: tuple[Key, ...] = ()
-    """Services in ``counted`` whose requests already have the model that they need. Their requests matter only while
-    another counted Service has requests."""
+    """Services in ``counted`` whose requests already have the model that they need. Changes of their requests matter
+    only while a Service that is only in ``counted`` has requests."""
 
 
 class InvalidSpecError(Exception):
@@ -218,7 +225,7 @@ class InvalidSpecError(Exception):
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """Why a resource's children differ from the plan."""
+    """Why a resource has no plan, or why its children differ from its plan."""
 
     reason: str
     message: str
@@ -226,8 +233,7 @@ class Rejection(msgspec.Struct, frozen=True):
     """Whether the controller retries automatically, such as for an overloaded API server. Existing objects continue to
     serve."""
     of_object: bool = False
-    """Whether the plan is valid and the API server rejected one of its objects. The other objects may have been
-    created."""
+    """Whether the plan is valid, but one of its objects cannot be applied. The other objects may have been created."""
 
 
 class StatusResult(msgspec.Struct, frozen=True):
@@ -254,13 +260,13 @@ class Api(Protocol[View]):
     def finalizers(self) -> frozenset[str]:
         """The finalizers that the API's plans or the original system write.
 
-        When a resource with one of them is deleted, the controller calls ``finalize`` until it returns None, and then
-        removes the finalizers.
+        When a resource with one of them is deleted, the controller calls ``finalize`` until it returns None or the
+        namespace is being deleted, and then removes the finalizers.
         """
 
     @property
     def pod_labels(self) -> frozenset[str]:
-        """Labels that the API itself sets on pods, regardless of the spec."""
+        """Names of the labels that the API itself sets on pods, regardless of the spec."""
 
     @property
     def condition_types(self) -> frozenset[str]:
@@ -284,7 +290,8 @@ class Api(Protocol[View]):
         """
 
     def plan(self, view: View) -> Plan:
-        """Return the desired objects of a resource. Raise InvalidSpecError if the spec cannot be served."""
+        """Return the plan for the next step only: the objects that the resource should have now. The controller calls
+        this function again whenever the state changes. Raise InvalidSpecError if the spec cannot be served."""
 
     def granted(self, view: View, plan: Plan) -> frozenset[Freedom]:
         """Return the freedoms in this plan's children, existing or pending, that the operator's configuration grants.
@@ -294,8 +301,8 @@ class Api(Protocol[View]):
         """Return sentences with the author's options for the end of the message that reports refused freedoms."""
 
     def finalize(self, view: View) -> Plan | None:
-        """Return the plan of a resource that is being deleted, or None if its finalizer can be removed. Raise
-        InvalidSpecError if the spec cannot be served."""
+        """Return the plan for the next step of a resource that is being deleted, or None if its finalizer can be
+        removed. Raise InvalidSpecError if the spec cannot be served."""
 
     def scaling(self, view: View) -> Scaling | None:
         """Return how the number of replicas follows the number of requests, or None if the resource does not scale."""

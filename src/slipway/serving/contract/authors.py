@@ -1,9 +1,9 @@
-"""Rules for the permissions that an author of specs can obtain through Slipway. All functions are pure.
+"""Rules for the permissions that an author of specs can obtain through Slipway. Pure.
 
 The controller may create any pod, so without rules a spec would give access to everything that a pod can reach. The
 rules check the planned objects, regardless of the API that planned them, so a mistake in an API grants nothing. A field
 that requires trust is refused unless a setting allows it, the operator's own configuration contains it, or the plan
-itself creates the object that it names.
+itself creates the object that it names. A workload whose pod templates stay unchanged is not checked again.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def _allowed(freedom: Freedom, settings: Settings, plan: Plan) -> bool:
 
 
 def _makes(plan: Plan, kind: Kind | None, name: str) -> bool:
-    """Whether a plan creates an object of this kind and name. A ServiceAccount with permissions does not count."""
+    """Whether a plan creates an object of this kind and name. The result is False if ``kind`` is None, because the
+    freedom names no object. A ServiceAccount with permissions does not count."""
     if kind is None:
         return False
     identity = kind.api_version, kind.kind, name

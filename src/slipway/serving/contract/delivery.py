@@ -7,9 +7,10 @@ reading and writing is pure.
 
 A workload belongs to its author, who continues to apply it. The controller therefore sends a JSON patch with the
 version that it read, and never uses server-side apply. After a patch, the API server records exactly the changed
-variables, mounts and volumes as ours. With server-side apply, we would also own their containers, and the API server
-would reject an author's removal of such a container, because the remaining part has no image. Existing list items keep
-their position, so that an apply without changes, or a second delivery of the same models, replaces no pod.
+environment variables, mounts and volumes as ours. With server-side apply, we would also own the containers that have
+them, and the API server would reject an author's removal of such a container, because the remaining part has no image.
+Existing list items keep their position, so that an apply without changes, or a second delivery of the same models,
+replaces no pod.
 """
 
 from __future__ import annotations
@@ -55,20 +56,20 @@ class DeliveryWorld(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Mapping[str, Object]
     """Jobs that were created for deliveries in the workload's namespace, by name."""
     pods: Callable[[str], Sequence[Object]]
-    """Function that returns the pods of the Job with this name in ``jobs``."""
+    """Function that returns the pods of a Job. Its argument is a key of ``jobs``."""
     listers: Listers
     """Read access to the API's own kinds and the kinds that it watches."""
     settings: Settings
     now: float
     """The current time in Unix seconds."""
     file: Callable[[str], bytes] = lambda _path: b""
-    """Function that returns the content of a file in the controller's container. The value is empty if the file does
-    not exist."""
+    """Function that returns the content of a file in the controller's container. It returns empty bytes if the file is
+    missing or cannot be read."""
 
 
 class Blocked(NamedTuple):
-    """Why a workload does not get the models that it requests. The workload stays unchanged, and its waiting pods
-    continue to wait."""
+    """Why a workload does not get the models that it requests. The workload's pod template stays unchanged, and its
+    waiting pods continue to wait."""
 
     reason: str
     message: str
@@ -90,8 +91,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     workload: Object
     """The desired workload, equal to the observed workload if nothing must change."""
     claims: tuple[Object, ...] = ()
-    """The complete claims that the workload reads or waits for. The workload is removed from the owners of all other
-    claims."""
+    """The complete claims that the workload reads or waits for. The workload is removed from the owners of its other
+    claims, and claims without owners are deleted."""
     jobs: tuple[Object, ...] = ()
     """Jobs that fill the claims. Missing Jobs are created, and existing Jobs are never changed."""
     finished_jobs: tuple[Object, ...] = ()
@@ -122,11 +123,11 @@ class Delivery(Protocol):
 
     @property
     def label(self) -> str:
-        """The label of claims and Jobs that are created for deliveries."""
+        """Name of the label of claims and Jobs that are created for deliveries. Its value is ``true``."""
 
     @property
     def gate(self) -> str:
-        """Scheduling gate that keeps pods waiting for a delivery."""
+        """Name of the scheduling gate that keeps pods waiting for a delivery."""
 
     @property
     def blocked(self) -> tuple[str, str]:
@@ -163,7 +164,8 @@ def with_template(kind: Kind, workload: Object, template: Object) -> Object:
 
 
 def is_rolled_out(kind: Kind, workload: Object) -> bool:
-    """Whether no pod of an earlier template remains, according to the workload's status."""
+    """Whether no pod of an earlier template remains, according to the workload's status. For a CronJob, whether none of
+    its Jobs is running."""
     status: Mapping[str, Any] = workload.get("status") or {}
     if kind == CRON_JOB:
         return not status.get("active")
@@ -175,8 +177,8 @@ def is_rolled_out(kind: Kind, workload: Object) -> bool:
 
 
 def operations(kind: Kind, before: Object, after: Object) -> list[Object]:
-    """Return the JSON patch from ``before`` to ``after``, or an empty list if both are equal. The API server rejects
-    the patch if the workload has changed since it was read."""
+    """Return the JSON patch that gives ``before`` the annotations and the pod template of ``after``. The result is
+    empty if they are equal. The API server rejects the patch if the workload has changed since it was read."""
     patch: list[Object] = []
     annotations = before["metadata"].get("annotations"), after["metadata"].get("annotations")
     if (annotations[0] or {}) != (annotations[1] or {}):
@@ -203,13 +205,14 @@ def _replaced(obj: Object, path: Sequence[str], value: Any) -> Object:
 
 
 def owner(kind: Kind, workload: Object) -> Object:
-    """Return the owner reference for a claim, so that Kubernetes deletes the claim together with its last workload."""
+    """Return the reference that makes a workload one of the owners of a claim. Kubernetes deletes the claim together
+    with its last owner."""
     name = workload["metadata"]["name"]
     return {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid(workload)}
 
 
 def owners(obj: Object) -> list[Object]:
-    """Return the owner references of an object."""
+    """Return the owner references of an object. The result is empty if it has none."""
     return list(obj["metadata"].get("ownerReferences") or ())
 
 
@@ -219,7 +222,7 @@ def owned_by(obj: Object, workload: Object) -> bool:
 
 
 def sharers(obj: Object, kind: Kind) -> Iterable[Key]:
-    """Yield the workloads of a kind that are among the owners of an object."""
+    """Yield the keys of the workloads of a kind that are among the owners of an object."""
     namespace = obj["metadata"].get("namespace", "")
     for one in owners(obj):
         if (one.get("apiVersion"), one.get("kind")) == (kind.api_version, kind.kind):

@@ -1,4 +1,4 @@
-"""Rules for what the status of a resource means to clients that wait for it. All functions are pure.
+"""Rules for what the status of a resource means to clients that wait for it. Pure.
 
 An API declares its rules as data. The controller derives the conditions that clients expect of any resource: ``Ready``,
 and ``Reconciling`` and ``Stalled`` as defined by kstatus (sigs.k8s.io/cli-utils). The Ansible modules wait by the same
@@ -19,7 +19,8 @@ from slipway.kube.schemas.conditions import READY, RECONCILING, STALLED
 ROUTED = "Routed"
 """Type of the condition of resources whose requests go through the gateway."""
 NAME_CONFLICT = "NameConflict"
-"""Reason of the condition ``Routed`` if another resource already uses the short model ID."""
+"""Reason of the condition ``Routed`` if another resource already uses one of the short model IDs, or the resource may
+not have the ID."""
 CHANGE_FAILED = "ChangeFailed"
 """Reason of Ready while an earlier spec is served because the latest spec failed."""
 EARLIER_ANSWERS = "The latest change failed, and the previous spec is still served. See the condition Stalled."
@@ -41,7 +42,8 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rule that holds if the field at a dotted path has one of these values."""
+    """A rule that holds if the field at the dotted ``path``, such as ``status.phase``, has one of the values in
+    ``within``."""
 
     path: str
     within: tuple[str, ...]
@@ -66,8 +68,8 @@ COMPLETE = Condition("Progressing", "False", reasons=("Complete",))
 """A rule that holds if the latest spec is rolled out, according to the conditions of
 :mod:`slipway.serving.status.report`."""
 REACHED = Condition(ROUTED, excused=("NameConflict", "NotRouted", "NoService"), optional=True)
-"""A rule that holds if the gateway routes a model ID to the resource, even if it is not the requested ID, or if the
-resource does not use the gateway."""
+"""A rule that holds if the gateway routes a model ID to the resource, even if it is not the requested ID. It also holds
+if the resource does not use the gateway or has no Service yet."""
 RETRYING = "Retrying"
 """Reason of the condition ``Accepted`` while the controller retries a request that the API server rejected."""
 IN_PLACE = Condition("Accepted", excused=(RETRYING,))
@@ -104,9 +106,10 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failed: Rule
     """The rule that holds if the resource will not become ready without a change."""
     settled: Rule | None = None
-    """The rule that holds if the resource matches its spec, but has nothing to serve and nothing to wait for."""
+    """The rule that holds if the resource matches its spec, but has nothing to serve and nothing to wait for. None
+    means never."""
     refused: Rule | None = None
-    """The rule that holds if the spec is invalid, regardless of the state of its dependencies."""
+    """The rule that holds if the spec is invalid, regardless of the state of its dependencies. None means never."""
     telling: tuple[Condition, ...] = ()
     """The conditions that explain why a resource is not ready, the most relevant first, each with its normal status."""
 
@@ -187,7 +190,7 @@ def _reconciling(reason: str, message: str, *, current: bool, stalled: bool) -> 
 
 def _explain(status: _Status, readiness: Readiness, *, stalled: bool) -> tuple[str, str]:
     """Return the reason and message of the most relevant condition that is not normal. If the resource is stalled, a
-    condition that caused the failure comes first."""
+    condition that caused the failure comes first. If all conditions are normal, the reason is ``NotReady``."""
     pairs = [(usual, status.conditions.get(usual.type)) for usual in readiness.telling]
     abnormal = [condition for usual, condition in pairs if condition and not _is(usual, condition)]
     fatal = {condition["reason"] for condition in _failures(readiness.failed, status)} if stalled else set()

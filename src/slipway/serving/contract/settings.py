@@ -20,7 +20,8 @@ class Sources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     of specs."""
 
     allowed_host_path_roots: tuple[str, ...] = ()
-    """Node directories whose files a spec may use. If empty, a spec may use no node directory."""
+    """Node directories that a spec may mount, with their subdirectories, for reading only. If empty, a spec may mount
+    no node directory."""
     allowed_remote_hosts: tuple[str, ...] = ()
     """Hosts, ``*.domains`` and networks from which loaders may download although their addresses are not public."""
     blocked_networks: tuple[str, ...] = ()
@@ -34,7 +35,7 @@ class Sources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 
         ``guarded`` means that the author of the spec chooses the address. ``by_env`` means that the author also sets
         the environment, which may name proxies. ``mirror`` is the URL of the operator's own hub, which is always
-        allowed.
+        allowed; empty means none. If ``guarded`` is false, addresses are not restricted.
         """
         allowed = (*self.allowed_remote_hosts, *((urlsplit(mirror).hostname or "",) if mirror else ()))
         rules = (
@@ -50,11 +51,11 @@ class Loader(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     """How loaders reach the sources of weights, regardless of the spec."""
 
     env: dict[str, str] = {}
-    """Environment variables of every loader, such as ``HTTPS_PROXY``. Variables from a spec or its Secret take
-    precedence."""
+    """Environment variables of every loader, such as ``HTTPS_PROXY``. Environment variables from a spec or its Secret
+    take precedence."""
     ca_config_map: str = ""
-    """ConfigMap in each model's namespace whose key ``ca.crt`` has the only certificate authorities that loaders trust.
-    Empty means the public certificate authorities."""
+    """Name of the ConfigMap, in each model's namespace, whose key ``ca.crt`` has the only certificate authorities that
+    loaders trust. Empty means the public certificate authorities."""
 
 
 class Adapters(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -91,7 +92,8 @@ class Authors(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     """Registries and repositories from which images may come, such as ``ghcr.io/acme``. If empty, images may come from
     anywhere."""
     privileged: bool = False
-    """Whether containers may run as root or exceed the Baseline Pod Security Standard."""
+    """Whether containers may run as root, escalate their privileges, add capabilities, or exceed the Baseline Pod
+    Security Standard."""
     any_volume: bool = False
     """Whether pods may have inline CSI volumes, account tokens and volumes that the Restricted standard forbids. Node
     directories always depend on ``Sources.allowed_host_path_roots``."""
@@ -117,12 +119,13 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """The operator's settings that an API's plan may need. Parsing rejects unknown keys."""
 
     apis: tuple[str, ...] | dict[str, Object] = ()
-    """The serving APIs to run: their names, or a map of name to settings of only this API. If empty, all APIs run."""
+    """The serving APIs to run: their names, or a map of a name to the settings of only that API. If the settings file
+    does not have this key, all APIs run. If the value is empty, none does."""
     hugging_face_endpoint: str = ""
     """URL of a mirror of the Hugging Face Hub. Empty means the public Hub."""
     images: dict[str, str] = {}
     """Container images that replace an engine's default. The key is the engine name, optionally with an accelerator,
-    such as ``llamacpp-cuda``."""
+    such as ``llamacpp-cuda``, or ``genai-bench``."""
     run_as_user: int = 65532
     """User and group ID of the engines' containers. It must not be root's, because of the Restricted Pod Security
     Standard."""
@@ -147,7 +150,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     loader_image: str = "slipway/slipway:0.4.0"
     """Image of the program that downloads weights, in Jobs and next to engines that load adapters."""
     system_namespace: str = ""
-    """Namespace of the configuration that resources refer to. Empty means the namespace of the controller's Lease."""
+    """Namespace of Slipway's own components and of the configuration that resources refer to. Empty means the namespace
+    of the controller's Lease."""
     sources: Sources = Sources()
     """Which sources of weights a spec may name."""
     authors: Authors = Authors()
@@ -160,15 +164,15 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Which clients can reach the pods of models."""
 
     def of(self, api: str) -> Object:
-        """Return the raw settings of only this API. The result is empty if it has none."""
+        """Return the raw settings of only the API called ``api``. The result is empty if it has none."""
         own: Object = self.apis.get(api, {}) if isinstance(self.apis, dict) else {}
         return own
 
     def user(self, user_id: int) -> int | None:
-        """Return the user ID for a pod, or None if the cluster assigns one."""
+        """Return ``user_id``, or None if the cluster assigns the user IDs of pods."""
         return None if self.assigned_ids else user_id
 
     def home(self) -> dict[str, str]:
-        """Return the variable ``HOME`` for an engine whose user ID the cluster assigns, because the image has no home
-        directory for that user. Return no variables if the cluster does not assign user IDs."""
+        """Return the environment variable ``HOME`` for an engine whose user ID the cluster assigns, because the image
+        has no home directory for that user. The result is empty if the cluster does not assign user IDs."""
         return {"HOME": "/tmp"} if self.assigned_ids else {}  # noqa: S108

@@ -37,6 +37,6 @@ class Table(msgspec.Struct, Generic[View], frozen=True, kw_only=True):
 
 
 def all_granted(_view: object, plan: Plan) -> frozenset[Freedom]:
-    """Grant all freedoms in a plan. Use this function for kinds whose spec only names models to load or publish, and
-    cannot configure the pods that do it."""
+    """Return all freedoms in a plan's children, but none in its pending children. Use this function as ``granted`` for
+    kinds whose spec only names models to load or publish, and cannot configure the pods that do it."""
     return freedoms(plan.children)

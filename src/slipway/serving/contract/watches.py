@@ -1,5 +1,4 @@
-"""Common functions that map a change of an object to the affected resources, and common indexes. All functions are
-pure.
+"""Common functions that map a change of an object to the affected resources, and common indexes. Pure.
 
 In controller-runtime, they are Owns, EnqueueRequestsFromMapFunc and IndexField.
 """
@@ -24,7 +23,7 @@ def owned_by(
     owner: Kind, *kinds: Kind, listed: bool = True, optional: str = "", elsewhere: str | None = None
 ) -> tuple[Watch, ...]:
     """Return watches for ``kinds``, whose objects are children of resources of the kind ``owner``. A change of a child
-    enqueues its owner."""
+    enqueues its owner. The other arguments are fields of Watch."""
     enqueue = of_owner(owner)
     return tuple(
         Watch(kind=kind, enqueue=enqueue, owned=True, listed=listed, optional=optional, elsewhere=elsewhere)
@@ -33,7 +32,8 @@ def owned_by(
 
 
 def of_owner(owner: Kind) -> Enqueue:
-    """Return a function that enqueues the controlling owner of a changed object if it is of the kind ``owner``."""
+    """Return a function that enqueues the controlling owner that a changed object had before and has after the change,
+    if it is of the kind ``owner``."""
     keys = owner_keys(owner)
 
     def enqueue(change: Change, _listers: Listers) -> Iterable[Key]:
@@ -49,7 +49,7 @@ def of_owner(owner: Kind) -> Enqueue:
 
 def referenced_by(owner: Kind, kind: Kind, index: str = REFERENCES) -> Enqueue:
     """Return a function that enqueues the resources of the kind ``owner`` that refer to a changed object of ``kind``.
-    The index comes from :func:`by_reference`."""
+    ``index`` is the name of an index whose function comes from :func:`by_reference`."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         return [key(resource) for resource in listers.list(owner, index, _place(kind, change.key))]
@@ -67,8 +67,7 @@ def all_of(kind: Kind) -> Enqueue:
 
 
 def enqueue_nothing(_change: Change, _listers: Listers) -> Iterable[Key]:
-    """Enqueue no resource. Use this function for kinds whose objects are read, but whose changes need no
-    reconciliation."""
+    """Return no key. Use this function for kinds whose objects are read, but whose changes need no reconciliation."""
     return ()
 
 
@@ -79,7 +78,7 @@ def stops(change: Change) -> bool:
 
 def first_or_last(change: Change, listers: Listers, kind: Kind, index: str, values: IndexFunction) -> bool:
     """Whether this change adds the first object of ``kind`` with some index value, or removes the last one. ``values``
-    is the index function."""
+    is the function of ``index``."""
     before, after = (set(values(obj)) if obj else set() for obj in (change.old, change.new))
     return any(listers.count(kind, index, value) == (value in after) for value in before ^ after)
 

@@ -1,2 +1,1 @@
-"""Builders that turn a ModelServer into a Deployment, Services, policies, Jobs and groups of pods. All functions are
-pure."""
+"""Builders that turn a ModelServer into a Deployment, Services, policies, Jobs and groups of pods. Pure."""

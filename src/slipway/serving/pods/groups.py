@@ -1,5 +1,4 @@
-"""Groups of pods, a leader and its workers, that together serve one replica of a model, as a LeaderWorkerSet. All
-functions are pure.
+"""Groups of pods, a leader and its workers, that together serve one replica of a model, as a LeaderWorkerSet. Pure.
 
 The controller of LeaderWorkerSets (sigs.k8s.io/lws) is optional; without it, a condition reports the missing kind (see
 ``Watch.optional``). It restarts a group as a whole, sets ``LWS_LEADER_ADDRESS``, ``LWS_GROUP_SIZE`` and
@@ -50,8 +49,9 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 def leader_worker_set(leader: Object, worker: Object, group: Group) -> Object:
     """Build a LeaderWorkerSet from two finished pod templates, for server-side apply.
 
-    If one pod of a group is replaced, the whole group is replaced once its successor runs. Leaders and workers have the
-    same digest of both templates, so that a pod of an older spec is recognized whichever template has changed.
+    If a container of a pod restarts or the pod is deleted, its whole group is recreated. During a rollout, at most one
+    group is missing, and at most one additional group exists. Leaders and workers have the same digest of both
+    templates, so that a pod of an older spec is recognized whichever template has changed.
     """
     mark = digest([template_digest(template) or template.get("spec") for template in (leader, worker)])
     topology = (
@@ -79,8 +79,8 @@ def leader_worker_set(leader: Object, worker: Object, group: Group) -> Object:
 
 
 def as_workload(observed: Object) -> Object:
-    """Convert a LeaderWorkerSet to a Deployment for reports and diagnoses. A replica is a group, and the template is
-    the leader's.
+    """Return a LeaderWorkerSet with the spec and status fields of a Deployment, for reports and diagnoses. A replica is
+    a group, and the template is the leader's.
 
     Releases of LeaderWorkerSet before 0.8 do not report the generation of their status, so the status counts as
     current.

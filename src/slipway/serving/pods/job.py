@@ -1,4 +1,4 @@
-"""Jobs that run one container to completion, with a limited number of retries. All functions are pure."""
+"""Jobs that run one container to completion, with a limited number of retries. Pure."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     retries: int
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = ""
+    """ServiceAccount whose token the pods have. Empty means the namespace's default ServiceAccount, without a token."""
     security: Object = {}
     tolerations: tuple[Object, ...] = ()
     affinity: Object = {}
@@ -77,7 +78,7 @@ def job(task: Task) -> Object:
 
 def ended(job: Object | None, how: str) -> float | None:
     """Return the Unix time at which the Job got the condition ``how``, ``Complete`` or ``Failed``. The result is None
-    if it has no such condition."""
+    if it has no such condition or there is no Job."""
     conditions: Sequence[Object] = (job or {}).get("status", {}).get("conditions") or []
     for condition in conditions:
         if condition["type"] == how and condition["status"] == "True":
@@ -86,7 +87,7 @@ def ended(job: Object | None, how: str) -> float | None:
 
 
 def exceeded(job: Object | None) -> int | None:
-    """Return the deadline in seconds that a Job has exceeded, or None if it has not exceeded one."""
+    """Return the deadline in seconds that a Job has exceeded, or None if it has not exceeded one or there is no Job."""
     conditions: Sequence[Object] = (job or {}).get("status", {}).get("conditions") or []
     late = any(one["type"] == "Failed" and one.get("reason") == "DeadlineExceeded" for one in conditions)
     return (job or {})["spec"].get("activeDeadlineSeconds") if late else None
@@ -100,7 +101,8 @@ def job_of(pod: Object) -> OwnerReference | None:
 
 
 def pods_of(job: Object | None, pods: Sequence[Object]) -> list[Object]:
-    """Return the pods that this Job created, newest first. Pods of an earlier Job with the same name are excluded."""
+    """Return the pods that the Job created, newest first. Pods of an earlier Job with the same name are excluded. The
+    result is empty if there is no Job."""
     if job is None:
         return []
     mine = [pod for pod in pods if (maker := job_of(pod)) and maker.uid == job["metadata"].get("uid")]
@@ -117,8 +119,9 @@ def is_active(job: Object, now: float) -> bool:
 
 
 def without_pods(job: Object | None, does: str, now: float) -> Diagnosis:
-    """Diagnose a Job without a pod. Only the Job's events show why the cluster rejects its pods. ``does`` is the pods'
-    purpose for the message, such as ``loads the weights``."""
+    """Diagnose a Job without a pod. Only the Job's events show why the cluster rejects its pods. There is no failure if
+    the Job does not exist, is being deleted, has ended, or is new. ``does`` is the pods' purpose for the message, such
+    as ``loads the weights``."""
     if job is None or deleting(job) or any(ended(job, how) is not None for how in ("Complete", "Failed")):
         return Diagnosis()
     remaining = created_unix(job) + PODLESS_SECONDS - now
@@ -130,7 +133,8 @@ def without_pods(job: Object | None, does: str, now: float) -> Diagnosis:
 
 
 def last_error(pods: Sequence[Object]) -> str:
-    """Return the last line of the newest failed pod's termination message, or an empty string if no pod failed."""
+    """Return the last line of the newest failed pod's termination message, or the exit code or the pod's status if
+    there is no message. The result is empty if no pod failed."""
     for pod in sorted(pods, key=created_unix, reverse=True):
         status = pod.get("status", {})
         for container in status.get("containerStatuses", []):

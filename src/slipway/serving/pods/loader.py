@@ -1,5 +1,4 @@
-"""The loader: a sidecar that manages the adapters of an engine. Only the controller can query and command it. All
-functions are pure."""
+"""The loader: a sidecar that manages the adapters of an engine. Only the controller can query and command it. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +24,8 @@ gets no requests. A slow response of a loader on a busy node has no effect on th
 
 
 def scratch(size: str, volume: str = ADAPTERS) -> Object:
-    """Return the volume for downloaded adapters. ``size`` is a Kubernetes quantity."""
+    """Return the volume for downloaded adapters. ``size`` is its size limit as a Kubernetes quantity, and ``volume``
+    its name."""
     return volumes.scratch(volume, size)
 
 
@@ -34,8 +34,9 @@ def build_adapter_loader(
 ) -> Container:
     """Return the container that downloads adapters and makes the engine load them, as the controller requests.
 
-    ``loader`` has the image, credentials and additional arguments, ``port`` is the engine's port, and ``size`` is the
-    volume's size. ``kind`` is the engine's kind if its endpoints differ from vLLM's, and empty otherwise.
+    ``loader`` has the image, credentials and additional arguments, ``port`` is the engine's port, and ``size`` and
+    ``volume`` are those of :func:`scratch`. ``kind`` is the engine's kind if its endpoints differ from vLLM's, and
+    empty otherwise.
     """
     most, engine = int(amount(size) * ADAPTERS_SHARE), f"http://127.0.0.1:{port}"
     arguments = ("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", engine, "--max-bytes", str(most))
@@ -52,8 +53,8 @@ def build_adapter_loader(
 
 
 def with_controller_key(container: Container, controller_key: str) -> Container:
-    """Return a loader's container with the controller's public key and its pod's UID, which is part of each signed
-    request. They replace any variables of the same names."""
+    """Return a loader's container with two environment variables: the controller's public key, and the UID of the pod,
+    which is part of each signed request. They replace environment variables of the same names."""
     ours: tuple[Object, ...] = (
         {"name": CONTROLLER_KEY_VARIABLE, "value": controller_key},
         {"name": POD_UID_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},

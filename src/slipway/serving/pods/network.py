@@ -1,4 +1,4 @@
-"""NetworkPolicies that restrict which clients can reach the pods of a server. All functions are pure.
+"""NetworkPolicies that restrict which clients can reach the pods of a server. Pure.
 
 NetworkPolicies are additive: a selected pod accepts whatever at least one of them allows. The policy that closes a
 loader's port must allow all other ports, and would thus open ports that a namespace's own policies close. It is
@@ -49,8 +49,8 @@ def among(name: str, namespace: str, selector: Mapping[str, str], port: int, set
 
 
 def namespaces(names: Sequence[str]) -> list[Object]:
-    """Return policy peers that select all pods of these namespaces. Without names, return no peer, because an empty
-    selector would match every namespace."""
+    """Return policy peers that select all pods of the namespaces in ``names``. If ``names`` is empty, return no peer,
+    because an empty selector would match every namespace."""
     if not names:
         return []
     named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(names)}

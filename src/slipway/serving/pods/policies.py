@@ -1,4 +1,4 @@
-"""A server's Kubernetes objects for autoscaling, priority and disruption. All functions are pure."""
+"""A server's Kubernetes objects for autoscaling, priority and disruption. Pure."""
 
 from __future__ import annotations
 
@@ -91,8 +91,9 @@ def disruption_budget(
     """Build a PodDisruptionBudget that allows the eviction of one serving pod at a time, or of none if the server is
     protected.
 
-    Pods that do not serve can always be evicted. A single unprotected pod gets no budget. ``limit`` is ``minAvailable``
-    or ``maxUnavailable`` from the spec and replaces these rules.
+    Pods that do not serve can always be evicted. A single unprotected pod gets no budget. If
+    ``Settings.disruption_budgets`` is false, only a protected server gets a budget. ``limit`` contains ``minAvailable``
+    or ``maxUnavailable`` from the spec and replaces these rules. Without a budget, the result is empty.
     """
     several = scale.replicas is None or scale.replicas > 1
     if not (limit or protected or (several and settings.disruption_budgets)):

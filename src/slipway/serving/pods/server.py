@@ -131,7 +131,8 @@ class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
     """Files for the engine. A change of their content replaces the pods, like any change of the spec."""
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = ""
-    """Name of an existing ServiceAccount. If empty, the pods use an account without permissions and have no token."""
+    """Name of an existing ServiceAccount. If empty, the pods have no token, and use the ServiceAccount of
+    ``own_account`` or the namespace's ``default``."""
     own_account: bool = False
     """Whether to create a ServiceAccount called ``name`` if ``service_account`` is empty."""
     device_groups: tuple[int, ...] = ()

@@ -1,5 +1,5 @@
 """Builders that turn a ModelServer, its Scale and its ServiceSpecs into a Deployment, Services, a ConfigMap and a
-ServiceAccount. All functions are pure.
+ServiceAccount. Pure.
 
 Slipway owns every field that these builders set. Fields of other owners stay, because the applier sends the objects
 with server-side apply.
@@ -48,8 +48,8 @@ FILE_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
 def restricted(user: int | None) -> Object:
-    """Return a pod's security context that meets the Restricted Pod Security Standard. ``user`` is None if the cluster
-    assigns the user ID."""
+    """Return a pod's security context that meets the Restricted Pod Security Standard. ``user`` is the user and group
+    ID, or None if the cluster assigns them."""
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
     return {"runAsNonRoot": True, **ids, **CONFINED}
 
@@ -172,7 +172,8 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 def deployment_of(template: Object, rollout: Rollout) -> Object:
     """Build a Deployment from a finished pod template.
 
-    Adds the selector's labels, our label, and a digest that distinguishes the new pods from those of an older spec.
+    The result's template also has the selector's labels, our label unless another value is set, and a digest that
+    distinguishes the new pods from those of an older spec.
     """
     spec = {
         **({} if rollout.scale.replicas is None else {"replicas": rollout.scale.replicas}),
@@ -192,7 +193,8 @@ def deployment_of(template: Object, rollout: Rollout) -> Object:
 
 
 def with_selector_labels(template: Object, selector: Mapping[str, str]) -> Object:
-    """Return the pod template with the selector's labels and our ``managed-by`` label added."""
+    """Return the pod template with the selector's labels added, and with our ``managed-by`` label unless it has another
+    value."""
     metadata = template.get("metadata") or {}
     labels = {MANAGED_BY: MANAGER, **(metadata.get("labels") or {}), **selector}
     return template if labels == metadata.get("labels") else {**template, "metadata": {**metadata, "labels": labels}}
@@ -218,7 +220,8 @@ def _revision_input(server: ModelServer, spec: Object) -> Object | list[Object]:
 
 
 def with_labels_of(desired: Object, observed: Object | None) -> Object:
-    """Return ``desired`` with the observed pod labels and annotations, if the pods' spec and files are unchanged.
+    """Return ``desired`` with the observed pod labels and annotations if the pods' spec and files are unchanged, and
+    ``desired`` itself otherwise.
 
     A changed label alone does not replace pods. It takes effect together with the next change that does.
     """

@@ -1,1 +1,1 @@
-"""Which Service serves a model ID, and how many replicas its requests need. All functions are pure."""
+"""Which Service serves a model ID, and how many replicas its requests need. Pure."""

@@ -1,4 +1,4 @@
-"""Rules for which model IDs a Service may have, and which of several Services gets an ID. All functions are pure.
+"""Rules for which model IDs a Service may have, and which of several Services gets an ID. Pure.
 
 Three rules decide which IDs a Service may have, even if the rightful owner does not exist at the moment:
 
@@ -44,7 +44,8 @@ class Rules(NamedTuple):
         return self.namespaces is None or namespace in self.namespaces
 
     def refusal(self, namespace: str, model: str) -> str:
-        """Return why no Service of the namespace may have this model ID, or an empty string if one may."""
+        """Return why no Service of the namespace may have this model ID, as the end of a sentence that begins with the
+        ID. The result is empty if a Service may have it."""
         if not self.serves(namespace):
             return NOT_ROUTED
         owner = self.owners.get(model)
@@ -56,7 +57,8 @@ class Rules(NamedTuple):
         return f"belongs to namespace {first}, unless hubOrganizations names {first}"
 
     def apply(self, service: RoutedService) -> RoutedService:
-        """Return the Service with its forbidden IDs marked as refused and its forbidden aliases removed."""
+        """Return the Service with its forbidden IDs added to ``refused``, and its forbidden aliases moved from the
+        route to ``denied``."""
         refused_models = {model for model, _unused in service.refused}
         qualified = (service.qualified,) if service.qualified else ()
         ids = [model for model in dict.fromkeys((*service.route.models, *qualified)) if model not in refused_models]
@@ -79,8 +81,8 @@ def _first(name: str) -> bool:
 
 
 def faults(owners: Mapping[str, str], organizations: Iterable[str], selector: str) -> list[str]:
-    """Return messages about invalid settings of the operator, each with the setting's name. The result is empty if all
-    are valid."""
+    """Return messages about invalid values of the operator's settings ``idOwners``, ``hubOrganizations`` and
+    ``routedNamespaces``, each with the setting's name. The result is empty if all are valid."""
     messages = [f"idOwners: {model!r} is not a model ID" for model in owners if not MODEL_ID.fullmatch(model)]
     messages += [f"idOwners: {name!r} is not a namespace" for name in owners.values() if not NAMESPACE.fullmatch(name)]
     messages += [

@@ -1,4 +1,4 @@
-"""Whether a Service has requests in flight or waiting at the gateways, and since when. All functions are pure."""
+"""Whether a Service has requests in flight or waiting at the gateways, and since when. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 def observe(before: Demand | None, requests: int, now: float, *, complete: bool) -> Demand | None:
-    """Return the demand after another observation, or None if it is still unknown.
+    """Return the demand after another observation, or None if it is still unknown. ``before`` is the previous demand,
+    or None if it was unknown.
 
-    ``complete`` is whether all gateways answered. A Service becomes idle only if they did, because a silent gateway may
-    have requests for it.
+    ``requests`` is the number of requests in flight or waiting at the gateways that answered, and ``now`` the Unix
+    time. ``complete`` is whether all gateways answered. A Service becomes idle only if they did, because a silent
+    gateway may have requests for it.
     """
     busy = requests > 0
     if not busy and not complete:

@@ -22,8 +22,8 @@ ROUTE = "slipway.inference/route"
 MOST_BYTES = 16384
 """Maximum size of the annotation in bytes. A longer annotation is an error."""
 OVERSIZED = " " * (MOST_BYTES + 1)
-"""Value that replaces every longer annotation in the cache. It causes the same error, and all Services share one
-string."""
+"""Value that replaces an annotation of more than ``MOST_BYTES`` characters in the cache. It causes the same error, and
+all Services share one string."""
 MOST_LABELS = 100
 """Maximum number of labels in a route. The limit exists because the gateway compares all labels with a selector."""
 MOST_LABEL_CHARACTERS = 8192
@@ -108,7 +108,8 @@ class TargetConditions(msgspec.Struct, frozen=True, rename="camel", omit_default
 
 
 class Target(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A Service in the same namespace that serves requests for the IDs of another Service's route.
+    """A Service that serves requests for the IDs of a route. It is in the namespace of the Service that has the route,
+    and may be that Service itself.
 
     For each order, the gateway chooses one of the targets that have an endpoint, by weight. If the chosen target fails
     before its response begins, the gateway continues with the next order. Targets of a target are ignored.
@@ -131,7 +132,7 @@ class Target(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, rename="camel"):
-    """A reason that clients get instead of a response if they request these IDs and no Service has them."""
+    """A reason that clients get instead of a response if they request an ID in ``models`` that no Service has."""
 
     reason: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_]{0,99}\Z")]
     models: Annotated[tuple[str, ...], msgspec.Meta(max_length=2)]
@@ -242,7 +243,8 @@ class RoutedService(NamedTuple):
         return "; ".join([*complaints, *([f"and {rest} more IDs cannot be served"] if rest else [])])
 
     def why_not(self, model: str) -> str:
-        """Return why the Service may not have an ID, or an empty string if it may."""
+        """Return why the Service may not have a public or qualified ID, or an empty string if it may or does not
+        request the ID. Aliases are not considered."""
         if not self.refused:
             return ""
         return next((why for refused, why in self.refused if refused == model), "")
@@ -251,7 +253,8 @@ class RoutedService(NamedTuple):
 def routed_service(service: Object) -> RoutedService:
     """Return a Service's route with all defaults. Invalid IDs are refused without affecting the others.
 
-    Raise InvalidRouteError if the annotation is not a route or names a port that the Service lacks.
+    A Service without the annotation has a route with only defaults. Raise InvalidRouteError if the annotation is not a
+    route, or names a port that the Service lacks, or if the Service has no ports or too many.
     """
     metadata = service["metadata"]
     route = _parse_route((metadata.get("annotations") or {}).get(ROUTE, "{}"))
@@ -291,7 +294,8 @@ def _parse_route(text: str) -> Route:
 
 
 def _target_characters(route: Route) -> int:
-    """Return the total length of the IDs and conditions of all targets. Each target may repeat all IDs of the route."""
+    """Return the maximum total length, in characters, of the IDs and conditions of all targets as the gateway stores
+    them. Each target with its own Service may repeat all IDs of the route."""
     ids = sum(map(len, (*route.models, *route.aliases)))
     values = (
         3 * len(value.encode())
@@ -320,8 +324,8 @@ class Routes:
         self._parsed: dict[str, tuple[str, RoutedService | InvalidRouteError]] = {}
 
     def read(self, service: Object) -> RoutedService:
-        """Return the result of :func:`routed_service` from the cache. Raise InvalidRouteError if the Service cannot be
-        read for any reason."""
+        """Return the Service with its route, as :func:`routed_service` and then ``finish`` return it. Raise
+        InvalidRouteError if the Service cannot be read for any reason."""
         ident, version = service["metadata"].get("uid", ""), resource_version(service)
         before, outcome = self._parsed.get(ident, ("", None))
         if outcome is None or before != version:
@@ -341,7 +345,7 @@ class Routes:
             return InvalidRouteError(f"it cannot be read ({type(error).__name__})")
 
     def forget_others(self, services: Iterable[Object]) -> None:
-        """Forget all Services except ``services``."""
+        """Forget Services that are not in ``services`` if the cache contains more Services than that."""
         uids = {service["metadata"].get("uid", "") for service in services}
         if len(self._parsed) > len(uids):
             self._parsed = {ident: cached for ident, cached in self._parsed.items() if ident in uids}

@@ -1,8 +1,8 @@
-"""The number of replicas that a model's requests need. All functions are pure.
+"""The number of replicas that a model's requests need. Pure.
 
-The controller's autoscaler measures the same requests in two ways. The steady measure is the mean over the window. The
-quick measure is the minimum of the last few samples, so that a burst counts immediately and a single outlier does not.
-A load slightly above the replicas' target is not a burst. The number of replicas increases if either measure needs
+The controller's autoscaler measures the same requests in two ways. The steady measure is the average over the window.
+The quick measure is the minimum of the last few samples, so that a burst counts immediately and a single outlier does
+not. A load slightly above the replicas' target is not a burst. The number of replicas increases if either measure needs
 more. It decreases only if neither measure has needed the replicas for the delay.
 """
 
@@ -39,14 +39,14 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     """Limits and timing of the autoscaling of one model. Times are in seconds."""
 
     replicas: int
-    """The current number of replicas in the resource's spec."""
+    """The current number of replicas in the spec of the object to scale."""
     min_replicas: int
     max_replicas: int | None
     """The upper limit, or None for no limit."""
     target_requests: int
-    """Target for the average number of requests in flight per replica."""
+    """Target for the average number of requests in flight or waiting per replica."""
     interval: float
-    """Length of an interval. The samples of an interval become one mean in the window."""
+    """Length of an interval. The samples of an interval become one average in the window."""
     window: float
     """Time over which the steady load is averaged."""
     scale_down_delay: float
@@ -76,18 +76,21 @@ class Load(msgspec.Struct, frozen=True):
     """The measured requests of one model."""
 
     window: tuple[float, ...]
-    """Mean number of requests in each interval, oldest first."""
+    """Average number of requests in flight or waiting in each interval, oldest first."""
     began: float
     """Time at which the current interval began, in seconds of the autoscaler's clock."""
     gathered: tuple[float, ...] = ()
+    """Samples of the current interval."""
     recent: tuple[float, ...] = ()
+    """The last samples, at most :data:`QUICK_SAMPLES`."""
     highs: tuple[High, ...] = ()
+    """Required numbers of replicas within the delay before a decrease, the highest and oldest first."""
     replicas: int = 0
-    """Number of replicas in the resource's spec at the last sample."""
+    """Number of replicas in the spec of the scaled object at the last sample."""
 
     @property
     def average(self) -> float:
-        """Average number of requests in flight over the window."""
+        """Average number of requests in flight or waiting over the window."""
         return sum(self.window) / len(self.window)
 
 
@@ -97,13 +100,14 @@ def intervals(scaling: Scaling) -> int:
 
 
 def begin(scaling: Scaling, average: float, now: float) -> Load:
-    """Return the initial load of a model. ``average`` is its stored average number of requests, or 0."""
+    """Return the initial load of a model. ``average`` is its stored average number of requests, or 0 if there is none.
+    ``now`` is in seconds of the autoscaler's clock."""
     return Load(window=(average,) * intervals(scaling), began=now)
 
 
 def add_sample(load: Load, scaling: Scaling, sample: float, now: float, *, complete: bool = True) -> tuple[Load, int]:
-    """Add a sample, the number of requests in flight and waiting. Return the new load and the required number of
-    replicas.
+    """Add a sample, the number of requests in flight or waiting. Return the new load and the required number of
+    replicas, which is within the bounds of ``scaling`` if it differs from the current number.
 
     ``complete`` is False if a gateway did not answer. In this case, the number of replicas does not decrease.
     """

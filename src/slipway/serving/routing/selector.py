@@ -1,4 +1,4 @@
-"""Parser for label selectors in Kubernetes' syntax. All functions are pure."""
+"""Parser for label selectors in Kubernetes' syntax. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Requirement(NamedTuple):
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels meet the requirement."""
+        """Whether ``labels`` meet the requirement. ``<`` and ``>`` only hold for labels whose values are integers."""
         label = labels.get(self.key)
         if self.operator in ("absent", "notin"):
             return label is None or (self.operator == "notin" and label not in self.values)

@@ -1,2 +1,1 @@
-"""Builders of statuses: conditions, reports, adapters, and the reason why a model serves no requests. All functions are
-pure."""
+"""Builders of statuses: conditions, reports, adapters, and the reason why a model serves no requests. Pure."""

@@ -1,4 +1,4 @@
-"""The combined state of a resource's adapters in all of its pods. All functions are pure."""
+"""The combined state of a resource's adapters in all of its pods. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Standing(msgspec.Struct, frozen=True):
 
     adapter: Adapter
     phase: Literal["Loading", "Loaded", "Failed"]
-    """``Loaded`` if every pod that serves the model has the adapter, ``Failed`` if a pod cannot load it, ``Loading``
-    otherwise."""
+    """``Loaded`` if every pod that serves the model has loaded this version of the adapter, ``Failed`` if such a pod
+    cannot load it, and ``Loading`` otherwise. While no pod serves the model, the phase is ``Loading``."""
     message: str = ""
-    """For a failure, the pod and the cause. The value is empty otherwise."""
+    """The pod that cannot load the adapter, and the cause. The value is empty unless the phase is ``Failed``."""
 
 
 def standings(

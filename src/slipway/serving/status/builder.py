@@ -1,4 +1,4 @@
-"""Builders of statuses and of the condition that reports a rejection. All functions are pure."""
+"""Builders of statuses and of the condition that reports a rejection. Pure."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ def first_rejection(*causes: object) -> Rejection | None:
 def permanent(rejection: Rejection | None) -> Rejection | None:
     """Return the rejection if only a change of the spec or of the cluster can resolve it, and None otherwise.
 
-    While the controller retries, existing objects continue to serve. Such a rejection affects only :func:`verdict`.
+    A rejection that the controller retries affects only :func:`verdict`, because existing objects continue to serve.
     """
     return None if rejection is None or rejection.retryable else rejection
 
 
 def verdict(rejection: Rejection | None, message: str, *, type_: str = ACCEPTED, reason: str = "Valid") -> Condition:
     """Return the condition of a resource's plan: True if the plan is applied, False if it is rejected, and Unknown
-    while the controller retries. ``message`` and ``reason`` are used if it is True."""
+    while the controller retries. ``rejection`` is None if the plan is applied; ``message`` and ``reason`` are used in
+    this case."""
     if rejection is None:
         return Condition(type_, "True", reason, message)
     status = "Unknown" if rejection.retryable else "False"
@@ -57,7 +58,7 @@ def build_status(
     """Build the status of ``resource``: the fields of its API, then the conditions, then the ``trailing`` fields.
 
     ``rechecks`` are seconds after which a part of the status may change even if no object changes. The shortest one
-    counts.
+    counts. ``passed_through`` is that of StatusResult.
     """
     observed = generation(resource)
     marked = [msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=observed)) for one in conditions]

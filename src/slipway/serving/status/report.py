@@ -1,4 +1,4 @@
-"""The conditions of every served model, in all APIs. All functions are pure.
+"""The conditions of every served model, in all APIs. Pure.
 
 - Accepted: the spec can be served, and its objects exist.
 - Available: at least one replica serves requests.
@@ -36,7 +36,7 @@ REPLICAS_STARTING = "Replicas of the latest spec are starting."
 SERVING = frozenset({DEPLOYMENT, LEADER_WORKER_SET})
 """Kinds of workloads whose replicas serve requests."""
 MAX_LISTED = 3
-"""Number of aliases that a message lists."""
+"""Maximum number of aliases that a message lists."""
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -81,8 +81,9 @@ def report(
 ) -> Report:
     """Derive the phase, the numbers of replicas and the conditions from at least one component.
 
-    The model is available if each component has a ready replica. ``others`` are the API's own conditions, including
-    Routed. ``starting`` is the message while no replica is ready although nothing has failed.
+    The model is available if each component has a ready replica. ``rejection`` is None if the plan is applied.
+    ``others`` are the API's own conditions, including Routed. ``pending`` is the reason why no replica can be ready
+    yet, or None if replicas are only starting. ``starting`` is the message in the latter case.
     """
     replicas = sum(((one.workload or {}).get("status") or {}).get("replicas", 0) for one in components)
     ready = all(one.ready for one in components)
@@ -168,7 +169,7 @@ def _count_replicas(deployment: Object) -> tuple[int, int, int, int]:
 
 def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Condition:
     """Return the condition Routed: whether the Service ``namespace/name`` in ``key`` serves the public IDs in
-    ``names``."""
+    ``names``. ``services`` contains this Service and those that request the same IDs (see ``World.routed``)."""
     own = next((service for service in services if service.key == key), None)
     if own is None:
         return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")
@@ -192,7 +193,8 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
 
 def model_id(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Object:
     """Return the status field with the model ID that clients send: the first of ``names`` that leads to the Service, or
-    else the qualified ID ``namespace/name``. The result is empty if no ID leads to the Service."""
+    else the qualified ID ``namespace/name``. The result is empty if no ID leads to the Service, or if ``services`` does
+    not contain it."""
     own = next((service for service in services if service.key == key), None)
     if own is None:
         return {}

@@ -1,4 +1,4 @@
-"""The reason why a model serves no requests, for the gateway's error responses. All functions are pure.
+"""The reason why a model serves no requests, for the gateway's error responses. Pure.
 
 The controller writes the reason, one word, into an annotation of the model's Services, because clients may not have
 permission to read the status. For a rejected resource without a Service, the controller creates one that has no pods
@@ -77,7 +77,8 @@ def parse_unready(annotations: Mapping[str, str]) -> Unready | None:
 
 
 def annotation(unready: Unready | None) -> str | None:
-    """Return the value of the annotation :data:`UNREADY`, or None if the Service should have no such annotation."""
+    """Return the value of the annotation :data:`UNREADY`, or None if ``unready`` is None and the Service should have no
+    such annotation."""
     return msgspec.json.encode(unready).decode() if unready else None
 
 
@@ -106,7 +107,8 @@ def _is_true(condition: Object | None) -> bool:
 
 
 def _unscheduled_since(pod: Object) -> float:
-    """Return the Unix time since which the pod has waited for a node, or 0 if it has a node or is terminating."""
+    """Return the Unix time since which the pod has waited for a node, or 0 if it does not wait for a node or is
+    terminating."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     condition = next((one for one in conditions if one["type"] == "PodScheduled"), None)
     waits = condition is not None and condition["status"] == "False" and not deleting(pod)

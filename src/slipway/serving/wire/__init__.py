@@ -1,2 +1,1 @@
-"""Formats that the controller, the loader and the depot exchange: documents, tokens and addresses. All functions are
-pure."""
+"""Formats that the controller, the loader and the depot exchange: documents, tokens and addresses. Pure."""

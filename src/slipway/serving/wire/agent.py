@@ -49,7 +49,8 @@ def version(url: str) -> str:
 
 
 def label(url: str) -> str:
-    """Return the label value for an adapter's version: the 32-bit FNV-1a hash of its URL, as in the original system.
+    """Return the label value for an adapter's version: the 32-bit FNV-1a hash of its URL, as in the original system. A
+    character of :data:`ALPHABET` stands for each decimal digit.
 
     Collisions are easy to construct, so the value identifies nothing. It is for users and dashboards.
     """
@@ -82,8 +83,8 @@ class AdapterSet(msgspec.Struct, frozen=True, kw_only=True):
     """Prefix of the adapters' names in the engine. The rest of such a name is the adapter's own name, which the labels
     contain."""
     label: str = ""
-    """Prefix of a second label for each adapter, whose value is the version (see :func:`label`). Empty means no such
-    label."""
+    """Prefix of the name of a second label for each adapter. The label's value is the version (see :func:`label`).
+    Empty means no such label."""
     container: str = ""
     """Name of the engine's container. A pod serves adapters only once this container has started."""
 
@@ -93,8 +94,8 @@ class AdapterSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdapterState(msgspec.Struct, frozen=True, rename="camel"):
-    """The state of an adapter in one pod. Its phase stays ``Fetched`` until the adapter may replace the loaded
-    version."""
+    """The state of an adapter in one pod. Its phase stays ``Fetched`` while the engine is not reachable, or until the
+    adapter may replace the loaded version."""
 
     name: str
     digest: str
@@ -109,7 +110,7 @@ class AdapterState(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Progress(msgspec.Struct, frozen=True, rename="camel"):
-    """The progress of a download. ``total_bytes`` is 0 while the size is unknown."""
+    """The progress of a download or a publication. ``total_bytes`` is 0 while the size is unknown."""
 
     done_bytes: int = 0
     total_bytes: int = 0
@@ -121,6 +122,7 @@ class AgentReport(msgspec.Struct, frozen=True, rename="camel"):
 
     adapters: tuple[AdapterState, ...] = ()
     progress: Progress | None = None
+    """Progress of the current downloads or the publication. The value is None if there is none."""
     resume: str = ""
     """State with which the next loader can resume a publication if this loader ends. At most :data:`LONGEST_RESUME`
     characters."""

@@ -1,5 +1,5 @@
 """Catalogs of models that other clusters share: the part of the wire format that Slipway reads, and the state of each
-catalog. All functions are pure.
+catalog. Pure.
 
 ``GET <url>/v1/catalog`` returns a :class:`Document`. ``POST <url>/v1/grants`` takes a :class:`GrantRequest` and returns
 a :class:`Grant`, which gives access to one repository of the other cluster's registry for a few minutes. Unknown fields
@@ -20,8 +20,8 @@ VERSION: Literal["catalog.slipway.inference/v1"] = "catalog.slipway.inference/v1
 CATALOG, GRANTS = "/v1/catalog", "/v1/grants"
 """Paths of the catalog and of grants, relative to a catalog's URL."""
 IMPORTS = "/v1/imports"
-"""Path prefix on the depot. A publisher requests the grant for the model that it imports at ``/<namespace or
-->/<name>/<uid>`` below this path."""
+"""Path prefix on the depot. Below this path, a publisher requests the grant for the model that it imports, at
+``/<namespace>/<name>/<uid>``. ``-`` stands for the namespace of a cluster-scoped model."""
 CATALOG_BYTES = 8 << 20
 ENTRIES = 10_000
 GRANT_BYTES = 64 << 10
@@ -135,14 +135,16 @@ class UndecidedError(Exception):
         super().__init__(message)
         self.message = message
         self.passing = passing
-        """Whether the problem resolves once a catalog is added or responds. Otherwise a person must change the spec."""
+        """Whether the problem may resolve once a catalog is added, removed or read. Otherwise a person must change the
+        spec."""
 
 
 def choose_catalog(catalogs: Mapping[str, Catalog | None], source: str | None) -> str:
     """Return the name of the catalog to select from: ``source``, or the only ready catalog if ``source`` is None.
 
-    A catalog is None until it has been read. Raise UndecidedError while any candidate is None, because another one may
-    become ready, and if no catalog or more than one is ready.
+    The candidates are ``source``, or all catalogs if ``source`` is None. A catalog is None until it has been read.
+    Raise UndecidedError while a candidate is None, because it may become ready, and unless exactly one candidate is
+    ready.
     """
     candidates = catalogs if source is None else {source: catalogs[source]} if source in catalogs else {}
     unread = next((name for name, catalog in candidates.items() if catalog is None), None)
@@ -162,9 +164,9 @@ def choose_catalog(catalogs: Mapping[str, Catalog | None], source: str | None) -
 
 def choose_entry(catalog: Catalog, place: str, name: str, version: str | None) -> Entry:
     """Return the active entry with this name and version. If ``version`` is None, the catalog must have exactly one
-    version.
+    active version of the model.
 
-    ``place`` is the catalog's name for messages. Raise UndecidedError if no entry or more than one matches.
+    ``place`` is the catalog's name for messages. Raise UndecidedError unless exactly one entry matches.
     """
     there = [entry for entry in catalog.active if entry.name == name]
     matches = [entry for entry in there if version in (None, entry.version)]
@@ -192,7 +194,7 @@ def read_catalog(body: bytes | bytearray) -> Document:
 
 
 def read_grant(body: bytes | bytearray, request: GrantRequest) -> Grant:
-    """Parse a grant. Raise DecodingError if it is invalid or is for an entry that was not requested."""
+    """Parse a grant. Raise DecodingError if it is invalid or is for another digest than that of ``request``."""
     grant = decode_json(body, Grant, most=GRANT_BYTES)
     if grant.digest != request.digest:
         raise DecodingError("it is for a different digest than requested")

@@ -1,4 +1,4 @@
-"""Tokens that the depot verifies without storing them. All functions are pure.
+"""Tokens that the depot verifies without storing them. Pure.
 
 A token is a claim and its signature with a key that the controller and the depot share. The claim contains its purpose,
 so a token for uploads cannot be used to pull::
@@ -25,8 +25,8 @@ _CONTEXT = b"slipway-depot-token-v1\n"
 
 
 class TokenError(Exception):
-    """The token is not from this cluster's controller, has another purpose, or has expired. The message does not
-    contain the token."""
+    """The token is malformed, is not from this cluster's controller, has another purpose, or has expired. The message
+    does not contain the token."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,5 +81,6 @@ def _text(raw: bytes) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Decode base64url without padding. Raise ValueError for any other text."""
+    """Decode base64url without padding. Raise ValueError for text of an impossible length and for text that is not
+    ASCII. Other invalid characters are ignored."""
     return urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))

@@ -1,4 +1,4 @@
-"""Proofs, by which a loader recognizes requests from the controller. All functions are pure.
+"""Proofs, by which a loader recognizes requests from the controller. Pure.
 
 The controller signs each request with an Ed25519 key that no other process has. Every loader gets the public key, which
 is not a secret, as an environment variable. Therefore no tenant's namespace contains a secret, and a compromised pod

@@ -1,4 +1,4 @@
-"""The repository of each model's artifact in the registry. All functions are pure."""
+"""The repository of each model's artifact in the registry. Pure."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ LONGEST_NAME = 128
 
 def repository(namespace: str, name: str, uid: str) -> str:
     """Return the repository ``namespaced/<namespace>/<name>/<uid>``, or ``cluster/<name>/<uid>`` for a cluster-scoped
-    model. A longer name is cut and ends in a digest."""
+    model. A name that is longer than ``LONGEST_NAME`` is cut and ends in a digest."""
     short = name if len(name) <= LONGEST_NAME else fitting(name, LONGEST_NAME)
     return f"namespaced/{namespace}/{short}/{uid}" if namespace else f"cluster/{short}/{uid}"
