@@ -16,7 +16,7 @@ from slipway.apis.ome.models.storage import use_of
 from slipway.apis.ome.models.volumes import claim_name
 from slipway.artifacts.documents.benchmark import Run, Summary, encode_summary
 from slipway.kube.caches.store import Change
-from slipway.kube.objects import JOB, Key, Object
+from slipway.kube.objects import JOB, Key, Kind, Object
 from slipway.kube.values.times import unix_time
 from slipway.serving.containers.freedoms import NO_LABELS
 from slipway.serving.contract.api import USES, InvalidSpecError, Rejection, World
@@ -151,6 +151,40 @@ def test_the_tokenizer_that_a_model_names_needs_none_of_its_files() -> None:
     assert option(planned, "--model-tokenizer") == "acme/tokenizer"
     assert "nodeSelector" not in pod_of(planned)
     assert not any("hostPath" in volume for volume in pod_of(planned)["volumes"])
+
+
+def tokenizer_of(kind: str, repository: str, **metadata: Any) -> Object:
+    """A model called tiny that names its tokenizer."""
+    return {
+        "kind": kind,
+        "metadata": {"name": "tiny", **metadata},
+        "spec": {**MODEL["spec"], "additionalMetadata": {"tokenizer": repository}},
+    }
+
+
+CLUSTERS_TINY = tokenizer_of("ClusterBaseModel", "acme/clusters")
+OWN_TINY = tokenizer_of("BaseModel", "acme/own", namespace="models")
+THEIR_TINY = tokenizer_of("BaseModel", "acme/theirs", namespace="theirs")
+LORA: Object = {"kind": "FineTunedWeight", "metadata": {"name": "lora"}, "spec": {"baseModelRef": {"name": "tiny"}}}
+OF_LORA = {**SERVICE, "spec": {"model": {"name": "lora", "kind": "FineTunedWeight"}}}
+
+
+@pytest.mark.parametrize("kind", [{}, {"kind": "ClusterBaseModel"}, {"kind": "BaseModel"}])
+def test_of_two_models_with_one_name_it_is_that_of_the_model_that_the_service_runs(kind: Object) -> None:
+    service = {**SERVICE, "spec": {"model": {"name": "tiny", **kind}}}
+    assert option(world(service, CLUSTERS_TINY, OWN_TINY, THEIR_TINY), "--model-tokenizer") == "acme/own"
+    assert option(world(service, CLUSTERS_TINY, THEIR_TINY), "--model-tokenizer") == "acme/clusters"
+
+
+@pytest.mark.parametrize(("own", "expected"), [((OWN_TINY,), "acme/own"), ((), "acme/clusters")])
+def test_of_a_fine_tuned_weight_it_is_that_of_its_base_model(own: tuple[Object, ...], expected: str) -> None:
+    assert option(world(OF_LORA, LORA, CLUSTERS_TINY, THEIR_TINY, *own), "--model-tokenizer") == expected
+
+
+@pytest.mark.parametrize("others", [(), (LORA,), ({**LORA, "spec": {}},)])
+def test_without_a_base_model_the_tokenizer_is_unknown(others: tuple[Object, ...]) -> None:
+    reason, message = refusal(world(OF_LORA, *others))
+    assert (reason, message[:31]) == ("TokenizerUnknown", "The service's model is unknown.")
 
 
 def test_else_it_is_read_from_the_model_on_a_node_that_has_it() -> None:
@@ -560,6 +594,22 @@ def test_a_model_that_changes_wakes_the_benchmarks_of_its_services(
     kind = names.BASE_MODEL if namespace else names.CLUSTER_BASE_MODEL
     (watch,) = (one for one in BENCHMARKS.watches(SETTINGS) if one.kind == kind)
     changed = Change(None if change == "created" else before, None if change == "deleted" else after)
+    assert list(watch.enqueue(changed, listers)) == [Key("models", "speed")] * woken
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "woken"),
+    [
+        (names.FINE_TUNED_WEIGHT, "lora", True),
+        (names.FINE_TUNED_WEIGHT, "other", False),
+        (names.CLUSTER_BASE_MODEL, "tiny", True),
+        (names.CLUSTER_BASE_MODEL, "other", False),
+    ],
+)
+def test_a_fine_tuned_weight_or_its_model_that_changes_wakes_the_benchmarks(kind: Kind, name: str, woken: bool) -> None:
+    listers = world(resource(), OF_LORA, LORA).listers
+    (watch,) = (one for one in BENCHMARKS.watches(SETTINGS) if one.kind == kind)
+    changed = Change(None, {"metadata": {"name": name, "generation": 1}})
     assert list(watch.enqueue(changed, listers)) == [Key("models", "speed")] * woken
 
 

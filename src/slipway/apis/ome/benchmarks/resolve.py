@@ -15,13 +15,25 @@ from urllib.parse import urlsplit
 import msgspec
 
 from slipway.apis.ome import names
+from slipway.apis.ome.components import predictor
+from slipway.apis.ome.components.references import BASE, base_name_of, by_base, find_model, find_weight, name_of
 from slipway.apis.ome.models import folders
 from slipway.apis.ome.models import volumes as model_volumes
 from slipway.apis.ome.types.benchmark import BenchmarkJobSpec, Endpoint, InferenceServiceReference
 from slipway.apis.ome.types.model import StorageSpec
 from slipway.artifacts.locations.paths import fault_inside
 from slipway.kube.caches.store import Change
-from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, Key, Object, annotations_of, deleting, generation, key
+from slipway.kube.objects import (
+    JOB,
+    PERSISTENT_VOLUME_CLAIM,
+    Key,
+    Object,
+    annotations_of,
+    as_object,
+    deleting,
+    generation,
+    key,
+)
 from slipway.kube.schemas.conditions import find
 from slipway.serving.containers import genai_bench, volumes
 from slipway.serving.containers.genai_bench import OPENAI, Benchmark
@@ -118,7 +130,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
         Watch(kind=service, enqueue=_measuring, indexes={OF_MODEL: _by_model}),
         Watch(kind=names.BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
         Watch(kind=names.CLUSTER_BASE_MODEL, enqueue=_of_changed_model, indexes=indexes),
-        Watch(kind=names.FINE_TUNED_WEIGHT, enqueue=enqueue_nothing, indexes=indexes),
+        Watch(kind=names.FINE_TUNED_WEIGHT, enqueue=_of_changed_model, indexes={BASE: by_base, **indexes}),
         folders.NODES,
     )
 
@@ -127,18 +139,21 @@ _measuring = referenced_by(names.BENCHMARK_JOB, names.INFERENCE_SERVICE)
 
 
 def _of_changed_model(change: Change, listers: Listers) -> Iterable[Key]:
-    """Yield the benchmarks of the services that name a changed model. Changes outside the model's spec are ignored."""
+    """Yield the benchmarks of the services that name a changed model or FineTunedWeight, or a FineTunedWeight of the
+    changed model. Changes outside the spec are ignored."""
     if change.old and change.new and generation(change.old) == generation(change.new):
         return
     namespace, name = change.key
-    for service in listers.list(names.INFERENCE_SERVICE, OF_MODEL, name):
-        if namespace in ("", key(service).namespace):
-            yield from _measuring(Change(service, service), listers)
+    weights = listers.list(names.FINE_TUNED_WEIGHT, BASE, name)
+    for one in dict.fromkeys((name, *(key(weight).name for weight in weights))):
+        for service in listers.list(names.INFERENCE_SERVICE, OF_MODEL, one):
+            if namespace in ("", key(service).namespace):
+                yield from _measuring(Change(service, service), listers)
 
 
 def _by_model(service: Object) -> Iterable[str]:
     """Return the values of a service in the index :data:`OF_MODEL`."""
-    name = _named_model(service).get("name")
+    name = name_of(_named_model(service))
     return (name,) if name else ()
 
 
@@ -282,24 +297,19 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
 
 
 def _model(world: World, service: Object) -> Object | None:
-    """Return the model that a service names, from its namespace or from the cluster. Return None if the service names
-    no model, or the model does not exist. If both exist, the BaseModel is returned if the reference names this kind,
-    and the ClusterBaseModel otherwise."""
-    namespace, named = key(service).namespace, _named_model(service)
-    name = named.get("name")
-    if not name:
-        return None
-    places = [Reference(names.CLUSTER_BASE_MODEL, "", name), Reference(names.BASE_MODEL, namespace, name)]
-    if named.get("kind") == names.BASE_MODEL.kind:
-        places.reverse()
-    return next((model for place in places if (model := world.get(place)) is not None), None)
+    """Return the base model that a service runs. Return None if the service names no model, or the model does not
+    exist."""
+    named = _named_model(service)
+    name = name_of(named)
+    if named.get("kind") == names.FINE_TUNED_WEIGHT.kind:
+        weight = find_weight(world, name)
+        name = base_name_of(weight) if weight else ""
+    return find_model(world, key(service).namespace, name) if name else None
 
 
 def _named_model(service: Object) -> Object:
-    """Return the reference to the model in a service's spec, with its name and, if set, its kind. The name is missing
-    or None if the service names no model."""
-    spec: Object = service.get("spec") or {}
-    return spec.get("model") or {"name": ((spec.get("predictor") or {}).get("model") or {}).get("baseModel")}
+    """Return the reference to the model in a service's spec, or an empty object if the service names none."""
+    return as_object(as_object(predictor.migrated(service).get("spec")).get("model"))
 
 
 def _output(location: StorageSpec) -> tuple[tuple[str, ...], Access]:

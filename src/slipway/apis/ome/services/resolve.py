@@ -1,19 +1,20 @@
 """Resolve: a single pass that parses and checks an InferenceService with its model, runtime and components. Pure.
 
-Model and runtime are looked up in the namespace first, and then in the cluster. The kinds in the references are
-ignored, except FineTunedWeight, because authors rarely change the default kind on purpose.
+Like models, runtimes are looked up in the namespace first, and then in the cluster, regardless of the kind in the
+reference.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
 from slipway.apis.ome import names
 from slipway.apis.ome.components import overlay, predictor, scaling
 from slipway.apis.ome.components.adapters import adapter_of
+from slipway.apis.ome.components.references import base_name_of, find_model, find_weight, name_of
 from slipway.apis.ome.models import folders
 from slipway.apis.ome.runtimes import selection
 from slipway.apis.ome.runtimes.candidates import candidate
@@ -23,7 +24,7 @@ from slipway.apis.ome.types.model import BaseModelSpec
 from slipway.apis.ome.types.service import InferenceServiceSpec
 from slipway.artifacts.facts.config import ModelFacts
 from slipway.engines.recognition import recognise
-from slipway.kube.objects import Kind, Object, annotations_of, key
+from slipway.kube.objects import Object, annotations_of, key
 from slipway.serving.contract.api import InvalidSpecError, Reference, World
 from slipway.serving.contract.watches import NAMESPACE
 from slipway.serving.routing.route import MOST_IDS
@@ -35,7 +36,6 @@ INSTEAD = {
     "MultiNodeRayVLLM": "give the engine a leader and a worker, for a LeaderWorkerSet",
 }
 """Unsupported deployment mode -> advice for the author."""
-MODELS = (names.BASE_MODEL, names.CLUSTER_BASE_MODEL)
 RUNTIMES = (names.SERVING_RUNTIME, names.CLUSTER_SERVING_RUNTIME)
 
 
@@ -71,18 +71,6 @@ def resolve(world: World) -> ServiceView:
         return ServiceView(world=world, service=service, selection=choice)
     except InvalidSpecError as error:
         return ServiceView(world=world, service=error, selection=choice)
-
-
-def name_of(reference: object) -> str:
-    """Return the name in a reference, or an empty string if the reference is invalid."""
-    name = reference.get("name") if isinstance(reference, dict) else None
-    return name if isinstance(name, str) else ""
-
-
-def places(kinds: Sequence[Kind], namespace: str, name: str) -> tuple[Reference, ...]:
-    """Return the possible references for a name, in the order of ``kinds``. Callers list the namespaced kind first, so
-    that it takes precedence."""
-    return tuple(Reference(kind, namespace if kind.namespaced else "", name) for kind in kinds)
 
 
 def _spec(resource: Object) -> InferenceServiceSpec:
@@ -127,8 +115,8 @@ def _models(world: World, spec: InferenceServiceSpec) -> tuple[Object | None, tu
     namespace, base_name, weights = key(world.resource).namespace, spec.model.name, spec.model.fine_tuned_weights
     if spec.model.kind == names.FINE_TUNED_WEIGHT.kind:
         weights = (spec.model.name, *weights)
-        base_name = name_of((_weight(world, spec.model.name).get("spec") or {}).get("baseModelRef"))
-    model = _find_first(world, places(MODELS, namespace, base_name))
+        base_name = base_name_of(_weight(world, spec.model.name))
+    model = find_model(world, namespace, base_name)
     if model is None:
         text = f"There is neither a BaseModel {base_name} in {namespace} nor a ClusterBaseModel of this name"
         raise InvalidSpecError("BaseModelNotFound", text)
@@ -140,7 +128,7 @@ def _models(world: World, spec: InferenceServiceSpec) -> tuple[Object | None, tu
 
 
 def _weight(world: World, name: str) -> Object:
-    weight = world.get(Reference(names.FINE_TUNED_WEIGHT, "", name))
+    weight = find_weight(world, name)
     if weight is None:
         raise InvalidSpecError("FineTunedWeightNotFound", f"There is no FineTunedWeight {name}")
     return weight
@@ -148,15 +136,11 @@ def _weight(world: World, name: str) -> Object:
 
 def _adapter(world: World, name: str, base: str) -> Object:
     weight = _weight(world, name)
-    own = name_of((weight.get("spec") or {}).get("baseModelRef"))
+    own = base_name_of(weight)
     if own != base:
         text = f"The FineTunedWeight {name} is for the base model {own}, and the service's is {base}"
         raise InvalidSpecError("FineTunedWeightMismatch", text)
     return weight
-
-
-def _find_first(world: World, places: Sequence[Reference]) -> Object | None:
-    return next((resource for place in places if (resource := world.get(place)) is not None), None)
 
 
 def _select_runtime(

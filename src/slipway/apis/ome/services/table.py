@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from slipway.apis.ome import names, readiness
-from slipway.apis.ome.components import keda, pods
+from slipway.apis.ome.components import keda, pods, references
 from slipway.apis.ome.models import folders, volumes
 from slipway.apis.ome.services import plan as service_plan
 from slipway.apis.ome.services import resolve as service_resolve
@@ -70,11 +70,11 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
         Watch(kind=kind, enqueue=enqueue_nothing, indexes=indexes),
         Watch(kind=names.SERVING_RUNTIME, enqueue=runtime, indexes={NAMESPACE: by_namespace}),
         Watch(kind=names.CLUSTER_SERVING_RUNTIME, enqueue=runtime),
-        *(Watch(kind=model, enqueue=of_model(model), indexes=folder_indexes) for model in service_resolve.MODELS),
+        *(Watch(kind=model, enqueue=of_model(model), indexes=folder_indexes) for model in references.MODELS),
         Watch(
             kind=weight,
             enqueue=of_model(weight),
-            indexes={service_watches.BASE: service_watches.by_base, **folder_indexes},
+            indexes={references.BASE: references.by_base, **folder_indexes},
         ),
         Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=partial(volumes.enqueue_users_of_claim, kind=kind)),
         folders.NODES,

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Sequence
 
 from slipway.apis.ome import names
 from slipway.apis.ome.components import predictor
-from slipway.apis.ome.services.resolve import MODELS, RUNTIMES, name_of, places
+from slipway.apis.ome.components.references import BASE, MODELS, name_of, places
+from slipway.apis.ome.services.resolve import RUNTIMES
 from slipway.kube.caches.store import Change
 from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key
 from slipway.serving.contract.api import Enqueue, Listers, Reference
 from slipway.serving.contract.watches import referenced_by
 
-BASE = "base"
-"""Index of FineTunedWeights by the name of their base model."""
 CHOOSES = "chooses"
 """Index of services that name no runtime, by namespace. All of them are also indexed under the empty string."""
 
@@ -52,11 +51,6 @@ def enqueue_services_of_runtime(change: Change, listers: Listers) -> Iterable[Ke
     named = referenced_by(names.INFERENCE_SERVICE, kind)(change, listers)
     choosing = listers.list(names.INFERENCE_SERVICE, CHOOSES, change.key.namespace)
     return {*named, *map(key, choosing)}
-
-
-def by_base(weight: Object) -> Iterable[str]:
-    """Return the values of a FineTunedWeight in the index :data:`BASE`."""
-    return (name_of((weight.get("spec") or {}).get("baseModelRef")),)
 
 
 def enqueue_services_of_model(kind: Kind) -> Enqueue:
