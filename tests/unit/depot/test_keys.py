@@ -116,6 +116,13 @@ async def test_a_broken_key_is_not_replaced_and_not_shown(server, client, name, 
     assert server.objects[SECRET_PATH + name]["data"] == data
 
 
+async def test_a_broken_config_map_is_called_one(server, client):
+    await ensure(client, NAMES, NOW)
+    await server.put(f"{CONFIG_MAP_PATH}slipway-depot-ca", data={"ca.crt": None})
+    with pytest.raises(ValueError, match=r"the ConfigMap slipway-depot-ca: it cannot be read\. Delete it"):
+        await ensure(client, NAMES, NOW)
+
+
 async def test_the_published_key_follows_the_secret(server, client):
     await ensure(client, NAMES, NOW)
     other = signing.generate_key()

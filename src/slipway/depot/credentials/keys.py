@@ -84,13 +84,13 @@ async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
     ):
         await store.update(SECRET, secret, _server(issuer, hosts, now, secret), type_="kubernetes.io/tls")
     token = await store.update(SECRET, TOKEN, lambda before: before or {TOKEN_FIELD: signing.generate_key()})
-    key_set = _sound(TOKEN, partial(signing.key_set, token.get(TOKEN_FIELD, b"")))
+    key_set = _sound(SECRET, TOKEN, partial(signing.key_set, token.get(TOKEN_FIELD, b"")))
     await store.update(CONFIG_MAP, KEY_SET, lambda _before: {KEY_SET_FIELD: key_set.encode()})
     hmac = await store.update(
         SECRET, HMAC, lambda before: before or {HMAC_FIELD: secrets.token_bytes(depot_token.KEY_BYTES)}
     )
     if len(hmac.get(HMAC_FIELD, b"")) != depot_token.KEY_BYTES:
-        raise ValueError(_unusable(HMAC, f"it does not have {depot_token.KEY_BYTES} bytes in {HMAC_FIELD!r}"))
+        raise ValueError(_unusable(SECRET, HMAC, f"it does not have {depot_token.KEY_BYTES} bytes in {HMAC_FIELD!r}"))
     return store.written
 
 
@@ -124,7 +124,7 @@ class _Store:
             except NotFoundError:
                 current = None
             before = _decoded(kind, current, name) if current is not None else None
-            desired = _sound(name, partial(build, before))
+            desired = _sound(kind, name, partial(build, before))
             if desired == before:
                 return desired
             try:
@@ -152,22 +152,22 @@ def _decoded(kind: Kind, current: Object, name: str) -> Data:
             return {field: b64decode(text, validate=True) for field, text in data.items()}
         return {field: text.encode() for field, text in data.items()}
     except (binascii.Error, ValueError, TypeError, AttributeError):
-        raise ValueError(_unusable(name, "it cannot be read")) from None
+        raise ValueError(_unusable(kind, name, "it cannot be read")) from None
 
 
 def _encoded(kind: Kind, data: Data) -> dict[str, str]:
     return {field: b64encode(raw).decode() if kind is SECRET else raw.decode() for field, raw in data.items()}
 
 
-def _sound(name: str, read: Callable[[], Result]) -> Result:
+def _sound(kind: Kind, name: str, read: Callable[[], Result]) -> Result:
     try:
         return read()
     except ValueError as error:
-        raise ValueError(_unusable(name, str(error))) from None
+        raise ValueError(_unusable(kind, name, str(error))) from None
 
 
-def _unusable(name: str, why: str) -> str:
-    return f"the Secret {name}: {why}. Delete it and run this again, then restart registry, depot and controller"
+def _unusable(kind: Kind, name: str, why: str) -> str:
+    return f"the {kind.kind} {name}: {why}. Delete it and run this again, then restart registry, depot and controller"
 
 
 def _pair(data: Data) -> Pair:
