@@ -42,6 +42,8 @@ class Oci:
     """Of each next long PATCH: bytes after which its connection ends."""
     spoil: str = ""
     """A digest whose blob is sent with another byte in the content of its first file."""
+    commit_error: tuple[str, int] | None = None
+    """Code and status of the answer to the end of each long upload, which is then lost."""
     read_only: int = 0
     """Writes that are still refused."""
     token: str = ""
@@ -143,6 +145,8 @@ class Oci:
             return web.Response(status=202, headers=self._at(name, key))
         digest = request.query["digest"]
         content = bytes(self.uploads.pop(key))
+        if self.commit_error and len(content) > 50_000:
+            return gone(*self.commit_error)
         if sha(content) != digest:
             return gone("DIGEST_INVALID", 400)
         self.blobs[digest] = content

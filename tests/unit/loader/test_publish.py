@@ -414,6 +414,26 @@ def test_a_source_that_is_no_model_fails_for_good(begin: Begin, oci: Oci, root: 
     assert not oci.received
 
 
+@pytest.mark.parametrize(
+    ("code", "status", "message", "transient"),
+    [
+        ("DIGEST_INVALID", 400, r"IntegrityCheckFailed: \S+ did not match its checksum in attempt 3 of 3: ", False),
+        ("SIZE_INVALID", 400, r"IntegrityCheckFailed: \S+ did not match its checksum in attempt 3 of 3: ", False),
+        ("BLOB_UPLOAD_UNKNOWN", 404, r"\S+ lost the upload of \S+ in attempt 3 of 3: check the registry's log", True),
+        ("BLOB_UPLOAD_INVALID", 400, r"\S+ lost the upload of \S+ in attempt 3 of 3: check the registry's log", True),
+        ("RANGE_INVALID", 416, r"\S+ lost the upload of \S+ in attempt 3 of 3: check the registry's log", True),
+    ],
+)
+def test_an_upload_that_the_registry_lost_at_its_end_is_not_called_corrupt(
+    begin: Begin, oci: Oci, code: str, status: int, message: str, transient: bool
+) -> None:
+    oci.commit_error = code, status
+
+    with pytest.raises(LoadError, match=message) as raised:
+        begin()
+    assert raised.value.transient == transient
+
+
 def test_a_pull_resumes_and_believes_no_byte(begin: Begin, oci: Oci, tmp_path: Path) -> None:
     publication = begin()
     oci.spoil = sha(LLAMA["model-00001-of-00002.safetensors"])

@@ -12,7 +12,7 @@ from aiohttp import web
 from slipway.artifacts.locations.references import parse
 from slipway.loader.transport import registry as client
 from slipway.loader.transport.errors import LoadError, StoppedError, TransientError
-from slipway.loader.transport.registry import Progress, Registry, UploadGoneError
+from slipway.loader.transport.registry import DigestMismatchError, Progress, Registry, UploadGoneError
 
 from .conftest import Service
 from .oci import Oci, sha
@@ -74,8 +74,19 @@ def test_a_blob_is_only_taken_for_what_its_digest_says(oci: Oci) -> None:
     here = registry(oci)
     done = here.send(Progress(here.begin(), 0), pieces(), len(CONTENT))
 
-    with pytest.raises(UploadGoneError):
+    with pytest.raises(DigestMismatchError):
         here.commit(done.location, sha(b"other"))
+
+
+def test_a_blob_of_one_request_that_the_registry_lost_can_be_sent_again(oci: Oci) -> None:
+    here, digest = registry(oci), sha(CONTENT)
+    oci.commit_error = "BLOB_UPLOAD_UNKNOWN", 404
+    with pytest.raises(TransientError, match=f"lost the upload of {digest}"):
+        here.put_blob(CONTENT, digest)
+    oci.commit_error = None
+    here.put_blob(CONTENT, digest)
+
+    assert here.size(digest) == len(CONTENT)
 
 
 def test_a_token_is_asked_for_with_the_service_accounts_and_for_what_is_to_be_done(oci: Oci, tmp_path: Path) -> None:

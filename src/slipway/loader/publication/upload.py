@@ -12,7 +12,7 @@ from slipway.loader.download.transfer import Retrier
 from slipway.loader.publication.contents import Content, Hashed, WrongError, promised_digest
 from slipway.loader.transport.errors import LoadError, TransientError
 from slipway.loader.transport.read_ahead import ReadAhead
-from slipway.loader.transport.registry import Progress, Registry, UploadGoneError
+from slipway.loader.transport.registry import DigestMismatchError, Progress, Registry, UploadGoneError
 from slipway.loader.transport.selection import FaultError
 
 
@@ -58,23 +58,24 @@ class Uploader:
         return self._retrier().call(self._registry.host, lambda: self._registry.size(digest)) == size
 
     def _upload(self, content: Content) -> str:
-        name = content.name
-        for _unused in range(self._work.policy.wrong):
+        attempt, most = 0, self._work.policy.wrong
+        while True:
+            attempt += 1
             try:
-                digest = self._attempt(content)
+                return self._attempt(content)
             except WrongError as error:
-                name, digest = str(error), ""
-            if digest:
-                return digest
-        raise FaultError(
-            "IntegrityCheckFailed",
-            f"{name} did not match its checksum {self._work.policy.wrong} times: the file at the source is"
-            " corrupt, or a proxy changes it",
-        )
+                if attempt >= most:
+                    text = f"{error} did not match its checksum in attempt {attempt} of {most}"
+                    why = "the file at the source is corrupt, or a proxy changes it"
+                    raise FaultError("IntegrityCheckFailed", f"{text}: {why}") from error
+            except UploadGoneError as error:
+                if attempt >= most:
+                    text = f"{self._registry.host} lost the upload of {content.name} in attempt {attempt} of {most}"
+                    raise LoadError(f"{text}: check the registry's log and storage", transient=True) from error
 
     def _attempt(self, content: Content) -> str:
-        """Send the content once, and return its digest. Return an empty string if the bytes do not match the source's
-        digest, or if the registry no longer has the upload at the end. Raise WrongError for a file in an archive."""
+        """Send the content once, and return its digest. Raise WrongError if the bytes do not match the source's digest,
+        or UploadGoneError if the registry lost the upload at its end."""
         hashed, retrier = Hashed(content), self._retrier()
         expected = promised_digest(content)
         upload = retrier.call(self._registry.host, lambda: self._start(content))
@@ -89,13 +90,15 @@ class Uploader:
             raise
         if not hashed.keeps_promise() or (expected and hashed.whole and hashed.digest != expected):
             self._drop(upload.location, content.size)
-            return ""
+            raise WrongError(content.name)
         digest = expected or hashed.digest
         try:
             retrier.call(self._registry.host, lambda: self._commit(upload.location, digest, content.size))
-        except UploadGoneError:
+        except UploadGoneError as error:
             self._work.meter.reused(-content.size)
-            return ""
+            if isinstance(error, DigestMismatchError):
+                raise WrongError(content.name) from error
+            raise
         return digest
 
     def _drop(self, location: str, counted: int) -> None:
@@ -168,8 +171,8 @@ class Uploader:
             return after
 
     def _commit(self, location: str, digest: str, size: int) -> None:
-        """Turn the upload into a blob. Raise UploadGoneError if the bytes do not match the digest, or if the registry
-        has neither the upload nor the blob."""
+        """Turn the upload into a blob. Raise DigestMismatchError if the bytes do not match the digest, or another
+        UploadGoneError if the registry lost the upload."""
         try:
             self._registry.commit(location, digest)
         except UploadGoneError:

@@ -59,6 +59,8 @@ OCTETS = "application/octet-stream"
 MISSING = (HTTPStatus.NOT_FOUND,)
 UPLOAD_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
 """HTTP statuses for an upload that the registry does not know, or knows in another state."""
+MISMATCHES = {"DIGEST_INVALID", "SIZE_INVALID"}
+"""Error codes for an upload whose bytes do not match the digest or the size."""
 FULL = ("no space left on device", "disk quota exceeded", "quota exceeded")
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
@@ -66,6 +68,10 @@ _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 
 class UploadGoneError(Exception):
     """The registry does not know the upload, or has another state of it. The client must start a new upload."""
+
+
+class DigestMismatchError(UploadGoneError):
+    """The bytes that the registry received in an upload do not match the digest or the size."""
 
 
 class BlobsGoneError(LoadError):
@@ -202,13 +208,13 @@ class Registry:
             return Progress(self._location(answer), end)
 
     def commit(self, location: str, digest: str) -> None:
-        """Turn an upload into a blob. Raise UploadGoneError if the upload does not match the digest, or no longer
-        exists."""
+        """Turn an upload into a blob. Raise DigestMismatchError if the upload does not match the digest, or another
+        UploadGoneError if the upload no longer exists."""
         place = f"{location}{'&' if '?' in location else '?'}{urlencode({'digest': digest})}"
         headers = {"Content-Length": "0", "Content-Type": OCTETS}
         with self._request("PUT", place, headers, allowed=UPLOAD_GONE, timeout=COMMIT) as answer:
             if not answer.ok:
-                raise UploadGoneError
+                raise UploadGoneError if MISMATCHES.isdisjoint(_codes(answer)) else DigestMismatchError
 
     def cancel(self, location: str) -> None:
         """Delete an upload if it exists."""
@@ -216,9 +222,13 @@ class Registry:
             pass
 
     def put_blob(self, content: bytes, digest: str) -> None:
-        """Upload a small blob, unless the repository has it. Raise UploadGoneError if the registry loses the upload."""
-        if self.size(digest) is None:
+        """Upload a small blob, unless the repository has it. Raise TransientError if the registry loses the upload."""
+        if self.size(digest) is not None:
+            return
+        try:
             self.commit(self.send(Progress(self.begin(), 0), iter([content]), len(content)).location, digest)
+        except UploadGoneError as error:
+            raise TransientError(f"{self.host} lost the upload of {digest}") from error
 
     def manifest(self, version: str) -> Manifest | None:
         """Return the manifest with a tag or a digest, or None if there is none. Raise FaultError if its content does
@@ -255,20 +265,21 @@ class Registry:
         allowed: Collection[int] = (),
         timeout: tuple[float, float] = http.TIMEOUT,
     ) -> Iterator[requests.Response]:
-        """Send a request and yield the response, which is a success or has one of the ``allowed`` statuses. Wait while
-        the registry is read-only. A streamed body cannot be sent twice: raise TransientError if a second request is
-        necessary."""
+        """Send a request and yield the response, which is a success or has one of the ``allowed`` statuses, and whose
+        body is unread. Wait while the registry is read-only. A streamed body cannot be sent twice: raise TransientError
+        if a second request is necessary."""
         url, began, authorized = urljoin(self._root, path), time.monotonic(), False
         while True:
             self._renew()
             with http.send(self._client, method, url, {**(headers or {}), **self._proof()}, body, timeout) as response:
-                codes = [] if response.ok or method == "HEAD" else _codes(response)
+                expected = response.ok or response.status_code in allowed
+                codes = [] if expected or method == "HEAD" else _codes(response)
                 if response.status_code == HTTPStatus.UNAUTHORIZED and not authorized:
                     authorized = True
                     self._authorize(response)
                 elif response.status_code == HTTPStatus.METHOD_NOT_ALLOWED and "UNSUPPORTED" not in codes:
                     self._wait(began)
-                elif response.is_redirect or not (response.ok or response.status_code in allowed):
+                elif response.is_redirect or not expected:
                     raise self._refusal(response, codes)
                 else:
                     yield response
