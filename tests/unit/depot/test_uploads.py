@@ -20,7 +20,6 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from slipway.artifacts.documents import session as sessions
 from slipway.depot.handlers import uploads as uploads_module
 from slipway.depot.handlers.uploads import Uploads
 from slipway.depot.http import server as listener
@@ -1105,4 +1104,3 @@ def test_the_names_that_others_read():
     from slipway.apis.deckhouse import names
 
     assert models_module.UPLOADED == names.UPLOADED
-    assert sessions.TAG == names.SESSION

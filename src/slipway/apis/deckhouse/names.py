@@ -38,9 +38,6 @@ MODEL_LABEL = f"{GROUP}/model-name"
 """Label of the Jobs that publish or remove a model, and of their pods. The value is the model's name, shortened to a
 valid label value."""
 
-PUBLISHED, IMAGE, SESSION = "published", "image", "session"
-"""Tags in a model's repository."""
-
 
 def repository(model: Object) -> str:
     """Return the registry repository of a Model or ClusterModel."""

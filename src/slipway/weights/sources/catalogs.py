@@ -38,8 +38,6 @@ HERE = ("127.0.0.0/8", "0.0.0.0/8", "169.254.0.0/16", "::1/128", "::/128", "fe80
 SECONDS = 30.0
 """Maximum seconds to receive a complete response."""
 _LIMIT = aiohttp.ClientTimeout(total=SECONDS, sock_connect=10.0)
-REASON_BYTES = 4096
-"""Maximum number of bytes to read of an error response."""
 _REFUSED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 

@@ -41,7 +41,7 @@ class Scaler(msgspec.Struct, frozen=True, kw_only=True):
     ``resources`` means the Kubernetes autoscaler, ``requests`` Slipway's autoscaler, and ``external`` an autoscaler of
     the author."""
 
-    by: Literal["nobody", "resources", "requests", "keda", "external"]
+    by: Literal["none", "resources", "requests", "keda", "external"]
     lowest: int
     highest: int
     metric: str = ""
@@ -79,7 +79,7 @@ def scaler(
     if metric not in ("cpu", "memory"):
         raise InvalidSpecError("InvalidSpec", f"{names.METRICS}: {metric[:32]!r} is neither cpu nor memory")
     if group or lowest == highest:
-        return Scaler(by="nobody", lowest=lowest, highest=lowest)
+        return Scaler(by="none", lowest=lowest, highest=lowest)
     target = max(utilization or extension.scale_target or UTILIZATION, 1)
     return Scaler(by="resources", lowest=lowest, highest=highest, metric=metric, target=target)
 

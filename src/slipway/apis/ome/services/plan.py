@@ -169,7 +169,7 @@ def _replicas(component_rollout: ComponentRollout, service: Service) -> int | No
     scaler = component_rollout.part.scaler
     if scaler.by == "requests" and component_rollout.part is not service.by_requests:
         return max(scaler.lowest, 1)
-    if scaler.by == "nobody":
+    if scaler.by == "none":
         return scaler.lowest
     return replicas.scaled_by_others(component_rollout.observed, scaler.lowest, scaler.highest)
 
@@ -249,7 +249,7 @@ def _build_disruption_budget(
         limit = {"minAvailable": least * size if isinstance(least, int) else least}
     elif extension.max_unavailable is not None:
         limit = {"maxUnavailable": extension.max_unavailable}
-    several = Scale(scaler.lowest if scaler.by == "nobody" else None)
+    several = Scale(scaler.lowest if scaler.by == "none" else None)
     return policies.disruption_budget(served, several, world.settings, limit=limit)
 
 
