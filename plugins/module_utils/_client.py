@@ -24,6 +24,7 @@ from urllib.parse import urlencode
 from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError, from_answer
 from ansible_collections.slipway.inference.plugins.module_utils._http import Answer, Connection, cut
+from ansible_collections.slipway.inference.plugins.module_utils._settings import hide_credentials
 
 Object = dict[str, Any]
 
@@ -99,7 +100,8 @@ class Client:
         if not isinstance(answer, dict):
             # Such as the login page of a proxy.
             text = body[:100].decode(errors="replace").strip()
-            raise InferenceError("server_error", f"{self._connection.host} is not a Kubernetes API server: {text}")
+            host = hide_credentials(self._connection.host)
+            raise InferenceError("server_error", f"{host} is not a Kubernetes API server: {text}")
         return answer
 
     def text(self, request: Request, until: float) -> str:

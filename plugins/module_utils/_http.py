@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from ansible_collections.slipway.inference.plugins.module_utils._kubeconfig import NO_PEM, Pem
-from ansible_collections.slipway.inference.plugins.module_utils._settings import Settings, split
+from ansible_collections.slipway.inference.plugins.module_utils._settings import Settings, hide_credentials, split
 
 USER_AGENT = "slipway.inference"
 CONNECT_SECONDS = 10
@@ -63,6 +63,7 @@ class Connection(Protocol):
 def fail(host: str, error: Exception, cause: Any) -> NoReturn:
     """Raise the InferenceError for a failed request: the certificate of ``host`` is not trusted, or ``host`` is
     unreachable."""
+    host = hide_credentials(host)
     if isinstance(error, ssl.SSLError):
         raise InferenceError("certificate", f"The certificate of {host} cannot be verified: {cause}.") from error
     raise InferenceError("unreachable", f"{host} cannot be reached: {_short(cause)}.", transient=True) from error
@@ -163,7 +164,8 @@ class HttpConnection:
     def _opened(self, seconds: float) -> http.client.HTTPConnection:
         address, proxy = split(self.host), split(self._settings.proxy)
         if address.scheme not in ("http", "https"):
-            raise http.client.HTTPException(f"Not supported URL scheme {address.scheme}")
+            text = f"Unsupported URL scheme {address.scheme!r} in {hide_credentials(self.host)}. Use https or http."
+            raise InferenceError("unreachable", text)
         server = (address.hostname or "", address.port or (443 if address.scheme == "https" else 80))
         place = (proxy.hostname or "", proxy.port or 80) if self._settings.proxy else server
         if address.scheme == "http":

@@ -221,9 +221,16 @@ def split(host: str) -> SplitResult:
         parts = urlsplit(host if "://" in host else f"http://{host}")
         parts.port  # noqa: B018  (which is read here for the first time)
     except ValueError as error:
-        shown = host.rpartition("@")[2]
+        shown = hide_credentials(host)
         raise InferenceError("unreachable", f"{shown} cannot be reached: {error}.") from error
     return parts
+
+
+def hide_credentials(url: str) -> str:
+    """Return a URL for messages, without its user name and password."""
+    before, at, rest = url.rpartition("@")
+    scheme, separator, _credentials = before.partition("://")
+    return f"{scheme}{separator}{rest}" if at and separator else rest
 
 
 def bypasses(host: str, no_proxy: str) -> bool:

@@ -526,6 +526,22 @@ def test_an_address_that_none_can_have_is_reported(host: str) -> None:
     assert raised.value.code == "unreachable"
 
 
+@pytest.mark.parametrize("proxy", ["", "http://proxy:3128"])
+def test_an_unsupported_scheme_is_reported_with_the_supported_ones(proxy: str) -> None:
+    with pytest.raises(InferenceError) as raised:
+        get(HttpConnection(Settings("htps://user:a-secret@h:6443/k8s", proxy=proxy)))
+    message = "Unsupported URL scheme 'htps' in htps://h:6443/k8s. Use https or http."
+    assert (raised.value.code, str(raised.value), raised.value.transient) == ("unreachable", message, False)
+
+
+@pytest.mark.parametrize("host", ["http://user:a-secret@a..b", "user:a-secret@a..b", "http://user:a-secret@h:x"])
+def test_credentials_in_an_address_are_not_shown(host: str) -> None:
+    with pytest.raises(InferenceError, match=" cannot be reached: ") as raised:
+        get(HttpConnection(Settings(host)))
+    assert "secret" not in str(raised.value)
+    assert "user" not in str(raised.value)
+
+
 def test_an_answer_that_is_cut_is_reported() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(60)

@@ -196,6 +196,12 @@ def test_a_page_that_is_no_answer_of_an_api_server_is_reported(api: FakeApi, run
     assert result.cause == f"{api.url} is not a Kubernetes API server: <html>Please log in"
 
 
+def test_credentials_in_the_address_of_another_server_are_not_shown(api: FakeApi, run: Run) -> None:
+    api.answers.append(Answer(lambda _call: True, 200, text="<html>Please log in"))
+    result = run("model", **{**TASK, "host": api.url.replace("://", "://user:a-secret@")})
+    assert result.cause == f"{api.url} is not a Kubernetes API server: <html>Please log in"
+
+
 def test_a_pause_without_end_is_not_kept(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=READY)
     api.answers.append(Answer(lambda _call: True, 429, "TooManyRequests", "slow", {"Retry-After": "inf"}))
