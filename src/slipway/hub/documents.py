@@ -75,8 +75,8 @@ def summary(repository: Repository, revision: Revision) -> Document:
     }
 
 
-def refs(repository: Repository) -> Document:
-    """Return the branches, tags, conversions and pull requests of a repository, each with its commit."""
+def refs(repository: Repository, *, pull_requests: bool) -> Document:
+    """Return the branches, tags, conversions and, if requested, pull requests of a repository, each with its commit."""
 
     def rows(prefix: str) -> list[Document]:
         return [
@@ -85,12 +85,10 @@ def refs(repository: Repository) -> Document:
             if ref.startswith(prefix)
         ]
 
-    return {
-        "branches": rows("refs/heads/"),
-        "tags": rows("refs/tags/"),
-        "converts": rows("refs/convert/"),
-        "pullRequests": rows("refs/pr/"),
-    }
+    prefixes = {"branches": "refs/heads/", "tags": "refs/tags/", "converts": "refs/convert/"}
+    if pull_requests:
+        prefixes["pullRequests"] = "refs/pr/"
+    return {field: rows(prefix) for field, prefix in prefixes.items()}
 
 
 def whoami(user: str) -> Document:

@@ -158,10 +158,7 @@ class Hub:
 
     async def refs(self, request: web.Request) -> web.Response:
         repository, _unused = await self._find_revision(request)
-        document = documents.refs(repository)
-        if not _flag(request, "include_prs"):
-            del document["pullRequests"]
-        return web.json_response(document)
+        return web.json_response(documents.refs(repository, pull_requests=_flag(request, "include_prs")))
 
     async def tree(self, request: web.Request) -> web.Response:
         _unused, revision = await self._find_revision(request)

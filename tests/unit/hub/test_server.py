@@ -88,6 +88,19 @@ async def test_empty_file_is_sent_and_the_connection_stays(http: aiohttp.ClientS
             assert (answer.status, answer.headers["Content-Length"], await answer.read()) == (200, "0", b"")
 
 
+@pytest.mark.parametrize(
+    ("query", "pull_requests"), [("", None), ("?include_prs=0", None), ("?include_prs=1", ["refs/pr/1"])]
+)
+async def test_refs_have_pull_requests_only_if_requested(
+    http: aiohttp.ClientSession, query: str, pull_requests: list[str] | None
+) -> None:
+    async with http.get(f"/api/models/{REPOSITORY}/refs{query}") as answer:
+        document = await answer.json()
+    assert {"branches", "tags", "converts"} == document.keys() - {"pullRequests"}
+    listed = document.get("pullRequests")
+    assert (listed and [ref["ref"] for ref in listed]) == pull_requests
+
+
 @pytest.mark.parametrize("revision", ["refs/pr/1", "refs%2Fpr%2F1", "pr%2F1"])
 async def test_pull_request_is_found_with_and_without_encoding(http: aiohttp.ClientSession, revision: str) -> None:
     async with http.get(f"/{REPOSITORY}/resolve/{revision}/config.json") as answer:
