@@ -59,8 +59,13 @@ remove_cluster() {
     || tail -n 20 "$output/remove.log"
 }
 
-remove_image() { # PART; llama.cpp's image belongs to every installation
-  [[ $1 == llamacpp ]] || docker image rm "${image_of[$1]}" > /dev/null 2>&1 || true
+remove_image() { # PART; fails if the image stays; llama.cpp's image belongs to every installation
+  local answer
+  [[ $1 != llamacpp ]] || return 0
+  answer=$(docker image rm "${image_of[$1]}" 2>&1) || [[ $answer == *'No such image'* ]] || {
+    say "the image ${image_of[$1]} could not be removed: $answer" >&2
+    return 1
+  }
 }
 
 remove_from_cache() { # PART; llama.cpp's image and model belong to other tests too
@@ -121,8 +126,10 @@ check_rights() {
 }
 
 needs_build() { # PART NETWORK
+  local missing
   [[ $2 == closed || ${image_of[$1]} == slipway/* ]] || return 1
-  ! has_image "${image_of[$1]}" && ! compgen -G "$CACHE/images/${recipe_of[$1]}/*.tar" > /dev/null
+  missing=$(images/closed-network/build.sh --missing "${image_of[$1]}") || exit
+  [[ -n $missing ]]
 }
 
 run_part() { # PART
@@ -148,19 +155,19 @@ added='' # the part whose image was not in Docker before it
 clean_up() {
   trap '' INT TERM HUP
   remove_cluster
-  [[ -z $added ]] || remove_image "$added"
+  [[ -z $added ]] || remove_image "$added" || true
 }
 
 need docker
 docker info > /dev/null 2>&1 || die "Docker does not answer. Run scripts/docker.sh to install and start it."
 if $remove; then
   open_cache
+  status=0
   for part in "${parts[@]}"; do
-    remove_image "$part"
     remove_from_cache "$part"
-    say "$part: removed"
+    if remove_image "$part"; then say "$part: removed"; else status=1; fi
   done
-  exit
+  exit "$status"
 fi
 
 need ansible-playbook pytest python
@@ -176,6 +183,6 @@ $keep || trap clean_up EXIT
 for part in "${parts[@]}"; do
   has_image "${image_of[$part]}" || added=$part
   interruptible : run_part "$part"
-  $keep || [[ -z $added ]] || remove_image "$added"
+  $keep || [[ -z $added ]] || remove_image "$added" || true
   added=''
 done

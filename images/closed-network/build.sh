@@ -3,6 +3,7 @@
 # registry. Existing images are kept, and images that were built before are loaded from the cache.
 #
 #   build.sh [--because WHY] IMAGE...     prints a last line for each image: present, loaded or built
+#   build.sh --missing IMAGE...           prints those that it would build
 #   build.sh --list                       prints the images that have a recipe
 #
 # Needs Docker, root, debootstrap (installed if apt is available), Go for compiled images, Python with pip for wheels, and cc
@@ -47,22 +48,30 @@ is_there() { # RECIPE; prints yes if its image is in Docker or in the cache
   if [[ $have == "$key" || $have == foreign || -e $archive ]]; then say yes; fi
 }
 
+missing() { # IMAGE...; prints the images that will be built
+  local name recipe known
+  for name in "$@"; do
+    recipe=$(recipe_of "$name")
+    known=$(is_there "$recipe")
+    [[ -n $known ]] || say "$name"
+  done
+}
+
 # Reports what will be built, why and how long it takes, and fails early if a prerequisite is missing.
 plan() { # WHY IMAGE...; sets planned to the images that will be built
   local why=$1 name recipe known seconds=0 compiles=() links=()
   planned=()
   shift
-  for name in "$@"; do
+  known=$(missing "$@")
+  [[ -n $known ]] || return 0
+  mapfile -t planned <<< "$known"
+  for name in "${planned[@]}"; do
     recipe=$(recipe_of "$name")
-    known=$(is_there "$recipe")
-    [[ -z $known ]] || continue
-    planned+=("$name")
     known=$(awk -v recipe="$(basename "$recipe" .sh)" '$1 == recipe {print $2}' "$CLOSED_DIR/seconds.txt")
     seconds=$((seconds + known))
     if grep -q go_binaries "$recipe"; then compiles+=("$name"); fi
     if grep -q without_cuda "$recipe"; then links+=("$name"); fi
   done
-  ((${#planned[@]})) || return 0
   known=images
   ((${#planned[@]} > 1)) || known=image
   say "$why: building ${#planned[@]} $known from source, about $(((seconds + 59) / 60)) min on 2 cores, once"
@@ -100,13 +109,19 @@ make_image() { # IMAGE COUNT; COUNT is a prefix such as "[1/4] ", empty if nothi
 }
 
 why='Requested'
+report=false
 case ${1:-} in
   '' | -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 64 ;;
   --list) recipes | cut -d ' ' -f 1; exit ;;
+  --missing) report=true; shift ;;
   --because) why=${2:?}; shift 2 ;;
 esac
 need docker tar
 docker info > /dev/null 2>&1 || die "Docker does not answer. Run scripts/docker.sh to install and start it."
+if $report; then
+  missing "$@"
+  exit
+fi
 open_cache
 plan "$why" "$@"
 number=0

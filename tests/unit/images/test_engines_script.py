@@ -212,14 +212,49 @@ def test_images_that_can_be_pulled_need_no_root(user: Bench) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+def key_of_whisper(machine: Bench) -> str:
+    recipe = IMAGES / "closed-network/recipes/faster-whisper.sh"
+    sources = f'source "{recipe}"\nmapfile -t files < <(inputs)\n'
+    return machine.script(f'{sources}key_of "$CLOSED_DIR/lib.sh" "{recipe}" "$image" "${{files[@]}}"').stdout.strip()
+
+
+def set_key(machine: Bench, key: str) -> None:
+    """As if images in Docker had been built with this key."""
+    docker = machine.folder / "bin/docker"
+    program = docker.read_text()
+    docker.write_text(program.replace("[[ $* == *Labels* ]] || echo sha256:1", f"echo {key}"))
+
+
+def add_archive(machine: Bench, key: str) -> None:
+    archive = machine.cache / f"images/faster-whisper/{key}.tar"
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+
+
 @pytest.mark.parametrize("place", ["docker", "cache"])
-def test_an_image_that_is_built_needs_no_root(user: Bench, place: str) -> None:
+def test_an_outdated_image_is_built_by_root(user: Bench, place: str) -> None:
     if place == "docker":
         add_image(user, WHISPER)
+        set_key(user, "0123")
     else:
-        archive = user.cache / "images/faster-whisper/0123.tar"
-        archive.parent.mkdir(parents=True)
-        archive.touch()
+        add_archive(user, "0123")
+
+    ended = user.run(SCRIPT, "faster-whisper", "infinity")
+
+    assert "the images of these parts needs root: faster-whisper. " in ended.stderr
+    assert plays(user) == []
+
+
+@pytest.mark.parametrize("place", ["docker", "foreign", "cache"])
+def test_an_image_that_is_built_needs_no_root(user: Bench, place: str) -> None:
+    key = key_of_whisper(user)
+    assert len(key) == 16
+    if place == "cache":
+        add_archive(user, key)
+    else:
+        add_image(user, WHISPER)
+    if place == "docker":
+        set_key(user, key)
     user.stand_in("ansible-playbook", "exit 7")  # ends the part once its image is there
 
     ended = user.run(SCRIPT, "faster-whisper")
@@ -250,6 +285,41 @@ def test_what_only_a_part_has_in_docker_and_in_the_cache_can_be_removed(machine:
 
     assert {path for path in paths if not (machine.cache / path).exists()} == PARTS[part]
     assert len(removed_images(machine)) == (part != "llamacpp")
+
+
+def keep_image(machine: Bench, image: str, why: str) -> None:
+    """As if Docker refused to remove this image."""
+    docker = machine.folder / "bin/docker"
+    program = docker.read_text()
+    docker.write_text(f'{program}\nif [[ "$*" == "image rm {image}" ]]; then echo "{why}" >&2; exit 1; fi\n')
+
+
+def test_an_image_that_docker_keeps_is_reported(machine: Bench) -> None:
+    keep_image(machine, INFINITY, "Error response from daemon: conflict: a container uses it")
+
+    ended = machine.run(SCRIPT, "--remove", "infinity", "vllm")
+
+    assert (ended.returncode, ended.stdout) == (1, "vllm: removed\n")
+    why = "Error response from daemon: conflict: a container uses it"
+    assert ended.stderr == f"the image {INFINITY} could not be removed: {why}\n"
+
+
+def test_an_image_that_docker_does_not_have_is_removed(machine: Bench) -> None:
+    keep_image(machine, INFINITY, f"Error response from daemon: No such image: {INFINITY}")
+
+    ended = machine.run(SCRIPT, "--remove", "infinity")
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "infinity: removed\n", "")
+
+
+def test_an_image_that_docker_keeps_does_not_end_the_run(machine: Bench) -> None:
+    keep_image(machine, INFINITY, "conflict")
+
+    ended = machine.run(SCRIPT, "infinity", "vllm")
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.count(f"the image {INFINITY} could not be removed: conflict") == 1
+    assert "pytest --quiet --durations 5 tests/engines/test_vllm.py" in machine.calls
 
 
 def test_nothing_is_removed_from_the_cache_while_a_build_uses_it(machine: Bench) -> None:
