@@ -54,7 +54,8 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
     id_owners: dict[str, str] = msgspec.field(default_factory=dict)
     """Map of a model ID to the only namespace whose Services may have it, as in the gateway's settings."""
     hub_organizations: tuple[str, ...] = ()
-    """First parts of IDs that name an organization of a hub instead of a namespace, as in the gateway's settings."""
+    """First parts of model IDs, such as ``meta-llama``, that name an organization of a hub instead of a namespace. The
+    roles give controller and gateways the same value."""
 
     def rules(self) -> claims.Rules:
         """Return the rules for which Service may have which model ID, without the namespaces that the gateway

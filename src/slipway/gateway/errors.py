@@ -118,7 +118,7 @@ UNKNOWN_PATH = ErrorResponse(
 )
 WRONG_METHOD = ErrorResponse(405, "This path does not support this method.", code="method_not_supported")
 MOST_BYTES = "@MOST_BYTES@"
-"""Placeholder in a message for the maximum body size in bytes, which is filled in when the files are written."""
+"""Placeholder in messages. ``error_file`` and ``lua_module`` replace it with the maximum body size in bytes."""
 TOO_LARGE = ErrorResponse(
     413,
     f"The request body is larger than the limit of {MOST_BYTES} bytes. Send less, or ask the operator to raise"

@@ -69,7 +69,7 @@ def artifacts(kind: Kind, models: Iterable[Object]) -> list[Artifact]:
 
 
 class Presence:
-    """Repeated checks of the artifacts that models of these kinds have published."""
+    """Repeated checks whether the registry still has the artifacts that models of the given kinds have published."""
 
     def __init__(self, client: Client, registry: Registry, kinds: Iterable[Kind]) -> None:
         self._client, self._registry, self._kinds = client, registry, tuple(kinds)

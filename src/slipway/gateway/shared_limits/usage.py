@@ -85,7 +85,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A gateway's report for another gateway."""
+    """The answer to another gateway's request: the counts of limits that changed since the version in the request."""
 
     instance: str
     epoch: str

@@ -78,7 +78,7 @@ def build_answer(content_type: str, body: bytes) -> CachedAnswer:
 
 
 class Overview(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The data of the page's start view."""
+    """The JSON document for the initial view of the gateway's web page."""
 
     version: str
     replica: str

@@ -26,8 +26,8 @@ has just started forbids everything for a moment."""
 class ChosenNamespaces(Informer):
     """An informer of one kind in several namespaces. Callers use it like an :class:`Informer` of the whole cluster.
 
-    Deleting a namespace also removes the permission to list it. The namespace then counts as empty and does not block
-    startup. When the permission returns, its objects return too.
+    Deleting a namespace also removes the permission to list objects in it. The namespace then counts as empty and does
+    not block startup. Its objects reappear once the permission is restored.
     """
 
     def __init__(

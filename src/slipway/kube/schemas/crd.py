@@ -1,7 +1,7 @@
 """CRDs from msgspec Structs, so that types, constraints, descriptions and schemas are written once.
 
-Annotations become constraints. Docstrings, of the class and below attributes, become descriptions.
-``Meta(extra_json_schema=...)`` adds what a Struct cannot express; ``cel`` and ``list_map`` are short forms of it.
+Annotations become constraints. The docstrings of Structs and of their attributes become descriptions.
+``Meta(extra_json_schema=...)`` adds what a Struct cannot express; ``cel`` and ``list_map`` build common values for it.
 ``core`` (:mod:`slipway.kube.schemas.core`) gives a plain object the schema of a Kubernetes type, such as a probe, and
 ``Meta(extra={"schema": ...})`` gives it any other schema.
 """

@@ -1,8 +1,8 @@
 """Credentials: the environment variables, volumes, mounts and pull secrets with which a container can read a source.
 Pure.
 
-The values are in Secrets of the resource's namespace, which the controller never reads. A missing Secret is not an
-error, because public sources need none, unless a key is required.
+Users' credentials are in Secrets of the resource's namespace, which the controller never reads. Unless a key is
+required, a missing Secret is not an error, because public sources need no credentials.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def revalidation(model: Model) -> Object:
 
 
 def eviction(model: Object, folder: Place, settings: Settings) -> Object:
-    """Build the Job that removes a directory of the cache for a Model, which may be invalid."""
+    """Build the Job that removes a directory from the cache on behalf of a Model. The Model's spec may be invalid."""
     namespace, name = key(model)
     job_runner, job_name = runner_for(name, settings), names.job_name(name, "evict")
     return jobs.evict(job_runner, job_name, namespace, folder, names.CACHE_VOLUME, options=("--below", names.CACHE))

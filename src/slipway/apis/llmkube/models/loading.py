@@ -159,8 +159,9 @@ def _marked(view: ModelView, folder: Folder) -> bool:
 
 
 def _out_of_cache(view: ModelView, idle: list[Folder]) -> WeightsPlan:
-    """Plan the removal of one idle directory: its record is marked, a Job removes the files, and the record is deleted.
-    Marked directories come first."""
+    """Plan the next step of removing one idle directory: mark its record, remove the files with a Job, or delete the
+    record. Marked directories come first; others that pods still read are skipped. A Model that is being deleted waits
+    for the Job only up to a time limit. The plan is empty if no directory can be removed."""
     free = [one for one in idle if _marked(view, one) or not is_read(view, one)]
     folder = min(free, key=lambda one: (not _marked(view, one), one.key), default=None)
     if folder is None or folder.record is None:

@@ -274,7 +274,7 @@ def _soonest(*times: float | None) -> float | None:
 
 
 def _facts(model: Model, state: State) -> Object:
-    """Return all status fields about the weights that have a value."""
+    """Return the status fields that describe the weights, omitting empty and zero values."""
     report, record = state.report or Report(), state.record
     sized = model.cached or model.in_claim or model.by_each_pod
     fields: Object = {

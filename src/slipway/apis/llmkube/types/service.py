@@ -33,7 +33,7 @@ Phase = Literal["Pending", "Creating", "Progressing", "Ready", "WaitingForGPU", 
 QUANTITY = (
     r"^((([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?)?$"
 )
-"""Pattern of Kubernetes quantities that are not negative. An empty text also matches."""
+"""Pattern of non-negative Kubernetes quantities. It also matches the empty string."""
 
 Quantity = Annotated[str, Meta(pattern=QUANTITY)]
 Port = Annotated[int, Meta(ge=1, le=65535, extra_json_schema=INT32)]

@@ -1,8 +1,8 @@
-"""Canaries: a share of the requests for a new spec before its rollout. Pure.
+"""Canaries, which receive a share of the requests to try a new spec before its rollout. Pure.
 
 A service with a canary has two Deployments: the stable one, and the canary with the new spec and its own Service. The
-gateway sends the canary's share of the requests to that Service. The revisions are read from the Deployments, so
-nothing else is stored.
+gateway sends the canary's share of the requests to that Service. The state of a canary is derived from the two
+Deployments, so it is not stored anywhere else.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_requests(self) -> Part | None:
-        """The first component whose replicas scale by the requests at the gateway, or None."""
+        """The first component that is scaled on the number of requests at the gateway, or None."""
         return next((part for part in self.parts if part.scaler.by == "requests"), None)
 
 
