@@ -60,7 +60,7 @@ rules:
     verbs: [get, list, watch]
 """
 READING = """\
-  # These kinds are the operator's: who writes them decides for every namespace.
+  # Only the operator writes these kinds, because they affect every namespace.
   - apiGroups: [{groups}]
     resources: [{resources}]
     verbs: [get, list, watch]

@@ -51,7 +51,7 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: Name
     """Name of the model in the catalog."""
     source_name: Name | None = None
-    """ModelCatalogSource that lists the model. Empty means the only one that is Ready."""
+    """ModelCatalogSource that lists the model. Empty means the only ModelCatalogSource that is Ready."""
     version: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
     """Version to import. Required if the catalog has several active versions with this name."""
 
@@ -66,7 +66,7 @@ class ClusterModelSource(msgspec.Struct, frozen=True, kw_only=True, rename="came
     url: Annotated[str, Meta(min_length=1, pattern=URL)] | None = None
     """URL of a Hugging Face repository, or of a model in Ollama's library."""
     upload: UploadSource | None = None
-    """Upload of a file or archive."""
+    """Upload of one file or archive. status.upload names the Secret with the upload's URL and token."""
     catalog: CatalogEntry | None = None
     """A model in another cluster's catalog."""
 
@@ -89,7 +89,7 @@ class ModelSource(ClusterModelSource, frozen=True, kw_only=True, rename="camel")
     """Source of the model: exactly one of url, upload and catalog."""
 
     auth_secret_ref: SecretReference | None = None
-    """Secret with a Hugging Face token under the key token, HF_TOKEN or HUGGING_FACE_HUB_TOKEN."""
+    """Secret with a Hugging Face token. The first of the keys token, HF_TOKEN and HUGGING_FACE_HUB_TOKEN is used."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         *ClusterModelSource.validations,
@@ -117,53 +117,53 @@ class ModelSpec(ClusterModelSpec, frozen=True, kw_only=True):
 
 
 class CatalogProvenance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The catalog entry at the time of the import."""
+    """Catalog entry from which the model was imported, as of the import."""
 
     name: NotEmpty
-    """Name in the catalog."""
+    """Name of the model in the catalog."""
     source_name: NotEmpty
-    """ModelCatalogSource of the entry."""
+    """ModelCatalogSource that listed the model."""
     version: str | UnsetType = UNSET
-    """Imported version."""
+    """Version of the model that was imported."""
     catalog_revision: str | UnsetType = UNSET
-    """Revision of the catalog."""
+    """Revision of the catalog at the time of the import."""
     remote_digest: str | UnsetType = UNSET
-    """Digest of the artifact in the other cluster."""
+    """Digest of the model's artifact in the other cluster."""
 
 
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Resolved source of the model."""
+    """Source of the model, and its published revision."""
 
     resolved_type: Provider | UnsetType = UNSET
     """Type of the source."""
     resolved_revision: str | UnsetType = UNSET
-    """Published commit, tag or digest."""
+    """Commit, tag or digest of the source that was published."""
     catalog: CatalogProvenance | UnsetType = UNSET
-    """The catalog entry at the time of the import."""
+    """Catalog entry from which the model was imported, as of the import."""
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Artifact in the registry."""
+    """Artifact of the model in the registry."""
 
     kind: Literal["OCI"] = "OCI"
     """Kind of the artifact."""
     digest: str | UnsetType = UNSET
-    """Digest of the manifest."""
+    """Digest of the artifact's manifest."""
     media_type: str | UnsetType = UNSET
     """Media type of the artifact."""
     size_bytes: Positive64 | UnsetType = UNSET
-    """Total size in bytes of the manifest's config and layers."""
+    """Total size of the artifact's config and layers in bytes."""
 
 
 class SourceCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Capabilities of the model according to its source."""
 
     provider: Provider | UnsetType = UNSET
-    """Source that reports the capabilities."""
+    """Type of the source that reports the capabilities."""
     tasks: Words | UnsetType = UNSET
-    """Tasks, as the source names them."""
+    """Tasks that the model supports, as named by the source."""
     features: Words | UnsetType = UNSET
-    """Features, as the source names them."""
+    """Features that the model supports, as named by the source."""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -182,20 +182,20 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     context_window_tokens: Positive64 | UnsetType = UNSET
     """Context length in tokens."""
     supported_endpoint_types: EndpointTypes | UnsetType = UNSET
-    """Supported types of requests."""
+    """Types of requests that the model supports."""
     supported_features: Features | UnsetType = UNSET
-    """Supported inputs and outputs other than text."""
+    """Features that the model supports, such as image input or tool calls."""
     source_capabilities: SourceCapabilities | UnsetType = UNSET
     """Capabilities of the model according to its source."""
 
 
 class UploadStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Open upload."""
+    """Upload that the model is waiting for."""
 
     expires_at: Time | UnsetType = UNSET
     """Time at which the upload expires."""
     secret_name: NotEmpty | UnsetType = UNSET
-    """Secret with the keys url, token and command."""
+    """Name of the Secret with the keys url, token and command for the upload."""
     secret_namespace: NotEmpty | UnsetType = UNSET
     """Namespace of the Secret."""
 
@@ -206,33 +206,35 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     phase: Phase | UnsetType = UNSET
-    """Ready means that workloads can use the model. Failed means that they cannot; the condition Ready has the reason.
-    The others are in progress."""
+    """Ready means that workloads can use the model. Failed means that they cannot, and the condition Ready has the
+    reason. All other phases mean that work is in progress."""
     progress: str | UnsetType = UNSET
     """Progress of the upload or publication, such as 17%."""
     source: SourceStatus | UnsetType = UNSET
-    """Resolved source of the model."""
+    """Source of the model, and its published revision."""
     artifact: Artifact | UnsetType = UNSET
-    """Artifact in the registry."""
+    """Artifact of the model in the registry."""
     resolved: Resolved | UnsetType = UNSET
     """Metadata from the model's files."""
     upload: UploadStatus | UnsetType = UNSET
-    """Open upload."""
+    """Upload that the model is waiting for."""
     conditions: Conditions | UnsetType = UNSET
-    """ArtifactResolved, MetadataResolved and Ready."""
+    """Conditions ArtifactResolved, MetadataResolved, Turn while the model waits or is being published, and the summary
+    conditions Ready, Reconciling and Stalled."""
 
 
 class CatalogSourceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Location of the catalog, and access to it."""
+    """URL of the catalog, and credentials for it."""
 
     url: Annotated[str, Meta(min_length=9, pattern=CATALOG_URL)]
-    """URL of the other cluster's catalog."""
+    """HTTPS URL of the other cluster's depot, which serves the catalog."""
     credentials_secret_name: Name
-    """Secret in the controller's namespace with the catalog's token under the key token."""
+    """Secret in the controller's namespace with credentials for the catalog under the key token, or under username and
+    password."""
     ca_secret_name: Name | None = None
-    """Secret in the controller's namespace with the CA certificate under the key ca.crt."""
+    """Secret in the controller's namespace with the CA certificate under the key ca.crt. Empty means the public CAs."""
     refresh_interval: str | None = None
-    """Interval between reads of the catalog, such as 10m, the default."""
+    """Time between two reads of the catalog, as a Go duration such as 30m. Empty means 10m."""
 
 
 class CatalogSourceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -247,7 +249,7 @@ class CatalogSourceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     last_successful_refresh_time: Time | UnsetType = UNSET
     """Time of the last successful read."""
     conditions: Conditions | UnsetType = UNSET
-    """Ready, with a reason and a message."""
+    """Conditions Ready, Reconciling and Stalled."""
 
 
 CATEGORY = "ai-models"

@@ -40,27 +40,27 @@ class ObjectName(msgspec.Struct, frozen=True, omit_defaults=True):
     """A ConfigMap or Secret in the Model's namespace."""
 
     name: Annotated[str, Meta(extra_json_schema={"default": ""})] = ""
-    """Name of the object."""
+    """Name of the ConfigMap or Secret."""
     optional: bool | UnsetType = UNSET
-    """If true, the pod can start without the object."""
+    """If true, the pod starts even if the ConfigMap or Secret is missing."""
 
 
 class EnvFromSource(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A ConfigMap or Secret whose keys become environment variables, as in a pod."""
 
     config_map_ref: Annotated[ObjectName, Meta(extra_json_schema=ATOMIC)] | UnsetType = UNSET
-    """The ConfigMap."""
+    """ConfigMap whose keys become environment variables."""
     prefix: str = ""
-    """Prefix for every key."""
+    """Prefix for the names of the environment variables."""
     secret_ref: Annotated[ObjectName, Meta(extra_json_schema=ATOMIC)] | UnsetType = UNSET
-    """The Secret."""
+    """Secret whose keys become environment variables."""
 
 
 class Adapter(msgspec.Struct, frozen=True):
     """A LoRA adapter, served with the model ID <model>_<adapter>."""
 
     name: Annotated[str, Meta(max_length=63, pattern="^[a-z0-9-]+$")]
-    """Name of the adapter: lower-case letters, digits and hyphens."""
+    """Name of the adapter: lowercase letters, digits and hyphens."""
     url: Annotated[
         str,
         Meta(
@@ -69,7 +69,7 @@ class Adapter(msgspec.Struct, frozen=True):
             )
         ),
     ]
-    """URL of the adapter: hf://, s3://, gs:// or oss://."""
+    """URL of the adapter. It begins with hf://, s3://, gs:// or oss://."""
 
 
 class File(msgspec.Struct, frozen=True):
@@ -87,43 +87,43 @@ class File(msgspec.Struct, frozen=True):
             ),
         ),
     ]
-    """Absolute path of the file."""
+    """Absolute path of the file, without a colon."""
     content: Annotated[str, Meta(max_length=100000)]
-    """Text of the file. It is stored in a ConfigMap, so do not put secrets here."""
+    """Text of the file. A ConfigMap stores the text, so do not put secrets here."""
 
 
 class PrefixHash(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Consistent hashing of prompt prefixes with bounded loads."""
+    """Settings of the strategy PrefixHash, which sends prompts with the same beginning to the same replica."""
 
     mean_load_factor: Annotated[int, Meta(ge=100)] = 125
-    """Maximum load of a replica in percent of the mean, while another replica can accept the request."""
+    """Load of a replica, in percent of the mean load, above which its requests go to another replica."""
     replication: Annotated[int, Meta(extra_json_schema=cel(Rule("self == oldSelf", "replication is immutable.")))] = 20
     """Accepted for compatibility. It has no effect, because the gateway distributes prompts without a hash ring."""
     prefix_char_length: int = 100
-    """Number of characters of the prompt to hash."""
+    """Number of characters at the beginning of a prompt that the gateway hashes."""
 
 
 class LoadBalancing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How the gateway selects a replica for a request."""
+    """Strategy by which the gateway selects a replica for each request."""
 
     strategy: Literal["LeastLoad", "PrefixHash"] = "LeastLoad"
     """LeastLoad selects the replica with the fewest in-flight requests. PrefixHash sends prompts with the same
-    beginning to the same replica, which has it in its cache."""
+    beginning to the same replica, which has already cached that beginning."""
     prefix_hash: Annotated[PrefixHash, Meta(extra_json_schema={"default": {}})] = PrefixHash()
     """Settings of the strategy PrefixHash."""
 
 
 class JsonPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"source": "from"}):
-    """An RFC 6902 operation on the pod."""
+    """A JSON Patch operation (RFC 6902) on the pods."""
 
     op: Literal["add", "remove", "replace", "move", "copy", "test"]
-    """Operation."""
+    """Type of the operation."""
     path: Annotated[str, Meta(max_length=1024, pattern="^/")]
-    """Path to change, such as /spec/hostname."""
+    """JSON Pointer to the field to change or test, such as /spec/hostname."""
     source: Annotated[str, Meta(max_length=1024, pattern="^/")] | UnsetType = UNSET
-    """Source path of move and copy."""
+    """JSON Pointer to the field that is moved or copied."""
     value: Any = UNSET
-    """Value for add and replace, or the expected value for test."""
+    """Value to add, to replace with, or to test for."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule("!(self.op in ['move', 'copy']) || has(self.from)", "move and copy need from."),
@@ -146,20 +146,20 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     engine: Engine
     """Engine that serves the model."""
     features: tuple[Feature, ...]
-    """Features of the model, for filters of the model list."""
+    """Tasks that the model supports. Clients can filter the list of models by feature."""
     adapters: tuple[Adapter, ...] = ()
-    """LoRA adapters. Only for the engine VLLM."""
+    """LoRA adapters. Only the engine VLLM supports adapters."""
     resource_profile: str = ""
-    """Resource profile of the system configuration and a multiplier for its resources, as <profile>:<count>.
-    nvidia-gpu-l4:2 requests two L4 GPUs."""
+    """Resource profile from the system configuration, and a factor for its resources, as <profile>:<count>. For
+    example, nvidia-gpu-l4:2 requests two L4 GPUs."""
     cache_profile: Annotated[
         str, Meta(extra_json_schema=cel(Rule("self == oldSelf", "cacheProfile is immutable.")))
     ] = ""
-    """Cache profile of the system configuration. The weights are downloaded once into a volume that all replicas
+    """Cache profile from the system configuration. The weights are downloaded once, to a volume that all replicas
     read."""
     image: str = ""
-    """Container image of the engine. Empty means the image in the system configuration for this engine and resource
-    profile."""
+    """Container image of the engine. Empty means the image that the system configuration sets for this engine and
+    resource profile."""
     args: tuple[str, ...] = ()
     """Additional arguments for the engine."""
     env: dict[str, str] = {}
@@ -167,29 +167,29 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     env_from: tuple[EnvFromSource, ...] = ()
     """ConfigMaps and Secrets whose keys become environment variables of the engine."""
     files: Annotated[tuple[File, ...], Meta(max_length=10)] = ()
-    """Files in the engine's container."""
+    """Files to create in the engine's container."""
     priority_class_name: str = ""
     """PriorityClass of the pods."""
     replicas: Replicas | None = None
-    """Number of replicas. Unless autoscalingDisabled is true, the autoscaler sets it between minReplicas and
+    """Number of replicas. Unless autoscalingDisabled is true, the autoscaler sets this number between minReplicas and
     maxReplicas."""
     min_replicas: Annotated[int, Meta(ge=0, extra_json_schema={**INT32, "default": 0})] = 0
-    """Minimum number of replicas. With 0, the model scales to zero without requests, and the next request starts a
-    replica."""
+    """Minimum number of replicas. 0 means that a model without requests scales to zero, and that the next request
+    starts a replica."""
     max_replicas: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
     """Maximum number of replicas. Empty means no limit."""
     autoscaling_disabled: bool = False
-    """If true, the autoscaler does not change replicas."""
+    """If true, the autoscaler does not change replicas, and requests do not start a replica."""
     target_requests: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] = 100
-    """Target average of in-flight requests per replica."""
+    """Target for the average number of in-flight requests per replica."""
     scale_down_delay_seconds: Annotated[int, Meta(extra_json_schema=INT64)] = 30
-    """Seconds that demand must stay low before scaling down."""
+    """Seconds for which demand must stay low before the autoscaler removes replicas."""
     owner: str = ""
-    """Value of owned_by in the model list."""
+    """Value of owned_by in the list of models."""
     load_balancing: Annotated[LoadBalancing, Meta(extra_json_schema={"default": {}})] = LoadBalancing()
-    """How the gateway selects a replica for a request."""
+    """Strategy by which the gateway selects a replica for each request."""
     json_patches: Annotated[tuple[JsonPatch, ...], Meta(max_length=32)] = ()
-    """RFC 6902 changes to the pods. They are applied before those of the system configuration."""
+    """JSON Patch operations (RFC 6902) on the pods. The patches of the system configuration are applied afterwards."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -222,7 +222,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ReplicaCounts(msgspec.Struct, frozen=True):
-    """Numbers of the model's pods."""
+    """Numbers of existing and ready pods."""
 
     all: Replicas
     """Number of existing pods."""
@@ -231,34 +231,34 @@ class ReplicaCounts(msgspec.Struct, frozen=True):
 
 
 class CacheStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Progress of the cache."""
+    """State of the download to the cache."""
 
     loaded: bool
-    """True if the weights are completely in the cache."""
+    """True if the cache contains all weights."""
     done_bytes: Annotated[int, Meta(extra_json_schema=INT64)] | UnsetType = UNSET
     """Number of downloaded bytes."""
     total_bytes: Annotated[int, Meta(extra_json_schema=INT64)] | UnsetType = UNSET
-    """Total number of bytes, when known."""
+    """Total number of bytes to download, when known."""
     message: str | UnsetType = UNSET
-    """Current step, or the error."""
+    """Current step of the download, or the reason why it failed."""
 
 
 class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed state of the Model."""
 
     replicas: ReplicaCounts | UnsetType = UNSET
-    """Numbers of pods."""
+    """Numbers of existing and ready pods."""
     cache: CacheStatus | UnsetType = UNSET
-    """Progress of the cache, with a cacheProfile."""
+    """State of the download to the cache. Only set for a Model with a cacheProfile."""
     selector: str | UnsetType = UNSET
     """Label selector of the pods, for HorizontalPodAutoscalers."""
     model_id: str | UnsetType = UNSET
-    """The ID that clients send. Missing if there is none."""
+    """Model ID that clients send. Missing if the gateway does not serve the model."""
     observed_generation: int | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: tuple[Condition, ...] | UnsetType = UNSET
-    """Accepted, Available, Progressing and Routed. CacheLoaded and AdaptersLoaded with a cache or an adapter.
-    FieldsIgnored if a field has no effect."""
+    """Conditions Accepted, Available, Progressing and Routed, CacheLoaded with a cache, AdaptersLoaded with adapters,
+    FieldsIgnored if a setting has no effect, and the summary conditions Ready, Reconciling and Stalled."""
 
 
 MODEL = CustomResource(

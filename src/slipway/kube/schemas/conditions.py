@@ -24,9 +24,9 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     status: str
     """True, False or Unknown."""
     reason: str = ""
-    """Reason for the status, as one CamelCase word."""
+    """Reason for the status in CamelCase."""
     message: str = ""
-    """Explanation for people."""
+    """Human-readable explanation of the status."""
     last_transition_time: Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})] = ""
     """Time when the status last changed."""
     observed_generation: int = 0

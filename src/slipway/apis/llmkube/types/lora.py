@@ -19,21 +19,21 @@ Name = Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A
 
 
 class ServiceReference(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService."""
+    """An InferenceService in the adapter's namespace."""
 
     name: str
     """Name of the InferenceService."""
     namespace: str = ""
-    """Namespace of the InferenceService: the adapter's own, or empty."""
+    """Namespace of the InferenceService. It must be empty or the adapter's own namespace."""
 
 
 class LoRAAdapterSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Adapter, and the service that loads it."""
 
     inference_service_ref: ServiceReference
-    """InferenceService whose engine loads the adapter. Its runtime must be sglang or vllm."""
+    """InferenceService whose engine loads the adapter. The runtime of the service must be sglang or vllm."""
     name: Name
-    """Name of the adapter in the engine. Its model ID is <service>:<name>."""
+    """Name of the adapter in the engine. The model ID of the adapter is <service>:<name>."""
     path: Annotated[str, Meta(min_length=1)]
     """Directory of the adapter in the engine's container, for example on a PVC in the service's extraVolumes."""
 
@@ -44,13 +44,13 @@ class LoRAAdapterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     loaded_path: str | UnsetType = UNSET
     """Path from which every replica has loaded the adapter."""
     last_loaded_at: Time | UnsetType = UNSET
-    """Time since when all replicas have the adapter."""
+    """Time since which all replicas have had the adapter."""
     model_id: str | UnsetType = UNSET
-    """The ID that clients send. Missing if there is none."""
+    """Model ID that clients send. Missing if the gateway does not serve the adapter."""
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Available, Loaded, Error and Routed."""
+    """Conditions Available, Loaded, Error and Routed, and the summary conditions Ready, Reconciling and Stalled."""
 
 
 LORA_ADAPTER = CustomResource(

@@ -45,47 +45,48 @@ InnerPath = Annotated[str, Meta(min_length=1, max_length=512, extra_json_schema=
 
 
 class SecretName(msgspec.Struct, frozen=True):
-    """A Secret in the Model's namespace."""
+    """A Secret in the namespace of the resource."""
 
     name: Annotated[str, Meta(extra_json_schema={"default": ""})] = ""
     """Name of the Secret."""
 
 
 class Sharding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Distribution of the model over the GPUs of one pod, with llama.cpp."""
+    """Distribution of the model over the GPUs of one pod, for llama.cpp."""
 
     strategy: Strategy = "layer"
     """layer (or pipeline) gives each GPU whole layers. row (or tensor) gives each GPU a part of every tensor. none uses
-    one GPU only."""
+    only one GPU."""
     layer_split: tuple[str, ...] = ()
-    """Layers of each GPU, such as 0-24 and 25-39. Empty, or not one range per GPU, means equal parts."""
+    """Range of layers for each GPU, such as 0-24 and 25-39. Without exactly one range per GPU, all GPUs get equal
+    parts."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """GPUs of one pod."""
+    """GPUs of each pod."""
 
     enabled: bool = False
-    """Marks the model as a GPU model. This alone requests no GPU; set count."""
+    """Selects the engine's image for the accelerator. This field alone requests no GPUs; set count."""
     count: Annotated[int, Meta(ge=0, le=8, extra_json_schema=INT32)] = 0
-    """Number of GPUs per pod. 0 means the number in the InferenceService."""
+    """Number of GPUs per pod. 0 means the number in resources.gpu of the InferenceService."""
     memory: str = ""
-    """Memory that each GPU should have, such as 16Gi. Informational only."""
+    """Memory that each GPU should have, such as 16Gi. This field has no effect."""
     vendor: Vendor = "nvidia"
-    """Vendor of the GPUs, which determines the requested resource and the tolerated taint."""
+    """Vendor of the GPUs, which determines the resource that pods request and the taint that they tolerate."""
     layers: Annotated[int, Meta(ge=-1, extra_json_schema=INT32)] = 0
-    """Number of layers in GPU memory, with llama.cpp. 0 or -1 means all."""
+    """Number of layers that llama.cpp keeps in GPU memory. 0 and -1 mean all layers."""
     sharding: Sharding = Sharding()
-    """Distribution of the model over several GPUs."""
+    """Distribution of the model over the GPUs of one pod, for llama.cpp."""
     resource_name: ResourceName = ""
-    """Extended resource to request instead of the vendor's own."""
+    """Extended resource that pods request. Empty means the vendor's resource, such as nvidia.com/gpu."""
     toleration_key: ResourceName = ""
-    """Key of the taint that pods tolerate. Empty means the resource name."""
+    """Key of the taint that pods tolerate. Empty means the name of the requested resource."""
     runtime: Literal["vulkan", "rocm"] | None = None
-    """Compute API for AMD GPUs that the engine shares through their device files."""
+    """Compute API of AMD GPUs. If set, pods request devic.es/dri-render instead of amd.com/gpu."""
     resource_claims: Annotated[
         tuple[Annotated[Object, core("PodResourceClaim")], ...], Meta(max_length=16, extra_json_schema=CLAIMS)
     ] = ()
-    """Device claims of each pod (Dynamic Resource Allocation), instead of an extended resource."""
+    """Device claims of each pod (Dynamic Resource Allocation), which replace the extended resource."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -99,22 +100,23 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Hardware for the model."""
 
     accelerator: Accelerator = "cpu"
-    """Type of accelerator. metal is a Mac outside the cluster; the controller creates no pods for such a Model."""
+    """Type of accelerator. metal means a Mac outside the cluster, for which the controller creates no pods."""
     gpu: Gpu = Gpu()
-    """GPUs of one pod."""
+    """GPUs of each pod."""
     memory_budget: str = ""
     """Maximum memory for the engine on a Mac, such as 24Gi."""
     memory_fraction: float | None = None
-    """Maximum part of a Mac's memory for the engine, from 0 to 1, without memoryBudget."""
+    """Maximum fraction of a Mac's memory for the engine, from 0 to 1. memoryBudget takes precedence."""
 
 
 class ModelResources(msgspec.Struct, frozen=True, kw_only=True):
-    """Informational resource requirements. Pods use the InferenceService's resources."""
+    """Resource requirements of the model. They have no effect, because pods use the resources of the
+    InferenceService."""
 
     cpu: str = ""
-    """CPUs, such as 2 or 500m."""
+    """Amount of CPU, such as 2 or 500m."""
     memory: str = ""
-    """Memory, such as 4Gi."""
+    """Amount of memory, such as 4Gi."""
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -125,31 +127,32 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     s3://<bucket>/<key>, pvc://<claim>/<path>, or a node path as file:///<path> or /<path> in a directory that the
     operator allows."""
     sha256: Annotated[str, Meta(pattern="^[a-fA-F0-9]{64}$")] = ""
-    """SHA-256 of the file, in hexadecimal. Checked for every kind of source. If it does not match, the weights are not
+    """SHA-256 of the file in hexadecimal, which is verified for every kind of source. Weights with another hash are not
     served."""
     refresh_policy: Literal["IfNotPresent", "OnChange"] = "IfNotPresent"
-    """Action when the source changes. IfNotPresent reports it in the condition SourceDrifted. OnChange downloads the
-    weights again and replaces the pods that use them."""
+    """Action when the source changes. IfNotPresent reports the change in the condition SourceDrifted. OnChange
+    downloads the weights again and replaces the pods that use them."""
     format: Literal["gguf", "mlx", "safetensors", "pytorch", "custom"] = "gguf"
     """Format of the weights. llamacpp serves gguf. vllm, sglang and tgi serve safetensors and pytorch."""
     quantization: str = ""
     """Quantization of the weights, such as Q4_K_M. If llama.cpp downloads a repository itself, it uses the file with
-    this quantization. Otherwise informational."""
+    this quantization. Otherwise, this field has no effect."""
     hardware: Hardware = Hardware()
     """Hardware for the model."""
     resources: ModelResources = ModelResources()
-    """Informational resource requirements. Pods use the InferenceService's resources."""
+    """Resource requirements of the model. They have no effect, because pods use the resources of the
+    InferenceService."""
     source_secret_ref: Annotated[SecretName, Meta(extra_json_schema=ATOMIC)] | None = None
-    """Secret with credentials for the loader. It gets only these keys: for s3://, AWS_ACCESS_KEY_ID,
-    AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL; for gated repositories, HF_TOKEN."""
+    """Secret with credentials for the loader, which reads only these keys: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+    AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL for s3://, and HF_TOKEN for gated repositories."""
     files: Annotated[tuple[InnerPath, ...], Meta(max_length=256)] = ()
-    """Files to download from a repository or a bucket directory. The engine loads the first; the others are its further
-    parts."""
+    """Files to download from a repository or a bucket directory, also as patterns such as *Q4_K_M*.gguf. The engine
+    loads the first file."""
     mmproj: InnerPath = ""
-    """File with the projector of a multimodal model, in the same source, for llama.cpp."""
+    """File in the source with the projector of a multimodal model, for llama.cpp."""
     prefetch: bool = False
-    """Downloads the weights into the cache even if no service reads them from there. If false, they are downloaded when
-    the Model is created, unless all of its services get them in another way."""
+    """If true, the weights are downloaded to the cache even if no service reads them there. If false, the download is
+    skipped if all services of the Model get the weights in another way."""
     prefetch_tolerations: tuple[Annotated[Object, core("Toleration")], ...] = ()
     """Additional tolerations of the pods that download the weights."""
 
@@ -162,15 +165,15 @@ class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Metadata from the header of a GGUF file."""
 
     architecture: str | UnsetType = UNSET
-    """Architecture, such as llama."""
+    """Model architecture, such as llama."""
     model_name: str | UnsetType = UNSET
-    """Model name in the file."""
+    """Name of the model in the file."""
     quantization: str | UnsetType = UNSET
-    """File type, such as Q4_K_M."""
+    """Quantization of the file, such as Q4_K_M."""
     context_length: Number64 | UnsetType = UNSET
-    """Context length in tokens that the model was trained for."""
+    """Context length that the model was trained for, in tokens."""
     embedding_size: Number64 | UnsetType = UNSET
-    """Embedding dimension."""
+    """Dimension of the embeddings."""
     layer_count: Number64 | UnsetType = UNSET
     """Number of layers."""
     head_count: Number64 | UnsetType = UNSET
@@ -187,18 +190,18 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed state of the Model."""
 
     phase: Literal["Pending", "Downloading", "Copying", "Ready", "Failed"] | UnsetType = UNSET
-    """Ready means that services can start. Failed means that they cannot; a condition has the reason. The others are in
-    progress."""
+    """Ready means that services can start. Failed means that they cannot, and a condition has the reason. All other
+    phases mean that work is in progress."""
     size: str | UnsetType = UNSET
     """Size of the weights, such as 3.2 GiB."""
     done_bytes: Number64 | UnsetType = UNSET
     """Number of downloaded bytes."""
     total_bytes: Number64 | UnsetType = UNSET
-    """Total number of bytes, when known."""
+    """Total number of bytes to download, when known."""
     path: str | UnsetType = UNSET
     """Path of the weights in the engine's container. Empty if the engine downloads them itself."""
     cache_key: str | UnsetType = UNSET
-    """Cache directory of the weights. Models with the same source share it."""
+    """Directory of the weights in the cache. Models with the same source share this directory."""
     sha256: str | UnsetType = UNSET
     """SHA-256 of the downloaded file."""
     source_e_tag: str | UnsetType = msgspec.field(default=UNSET, name="sourceETag")
@@ -208,17 +211,18 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_revalidated: Time | UnsetType = UNSET
     """Time of the last check for changes of the source."""
     accelerator_ready: bool | UnsetType = UNSET
-    """True if a node of the cluster has the accelerator. It may be in use."""
+    """True if a node of the cluster has the accelerator, even if the accelerator is in use."""
     gguf: Gguf | UnsetType = UNSET
     """Metadata from the header of GGUF weights."""
     staged_files: tuple[str, ...] | UnsetType = UNSET
-    """Downloaded files of the source, if the Model lists files."""
+    """Files that were downloaded from the source. Only set if the Model lists files."""
     last_updated: Time | UnsetType = UNSET
     """Time of the last change of this status."""
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Available, Progressing and Degraded, and SourceDrifted if applicable."""
+    """Conditions Available, Progressing and Degraded, SourceDrifted after the first check of the source, and the
+    summary conditions Ready, Reconciling and Stalled."""
 
 
 MODEL = CustomResource(

@@ -19,33 +19,35 @@ class Disruption(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Protection of the pods from node autoscalers that remove nodes."""
 
     protect_startup: bool = True
-    """Blocks evictions with a PodDisruptionBudget until all pods are ready."""
+    """If true, a PodDisruptionBudget blocks evictions until all pods are ready."""
     protect_always: bool = False
-    """Always protects the pods, with Karpenter's annotation do-not-disrupt."""
+    """If true, the pods always have Karpenter's annotation karpenter.sh/do-not-disrupt."""
 
 
 class RolloutPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Replacement of pods after a change. Rollouts are not deferred: a terminating pod finishes its requests, and the
-    condition RolloutDeferred reports this."""
+    """Replacement of pods after a change. A rollout starts at once, and a terminating pod finishes its requests, as the
+    condition RolloutDeferred reports."""
 
     wait_for_idle: bool = False
-    """Replaces pods with GPUs one at a time, so that the other replicas answer, instead of all at once."""
+    """If true, pods with GPUs are replaced one at a time instead of all at once, so that other replicas continue to
+    answer."""
     idle_timeout_seconds: Annotated[int, Meta(ge=0)] = 300
-    """Seconds that a pod has for its requests. Every pod has as many as the operator allows."""
+    """Maximum seconds to wait for an idle pod. This field has no effect: the operator sets how long a terminating pod
+    may finish its requests."""
     force: bool = False
-    """Disables waitForIdle."""
+    """If true, waitForIdle has no effect."""
 
 
 class GpuSharing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """GPU sharing. Modes other than exclusive are for a single GPU."""
+    """Sharing of GPUs between pods. The modes shared and partitioned require exactly one GPU per pod."""
 
     mode: Literal["exclusive", "shared", "partitioned"] = "exclusive"
-    """exclusive is a whole GPU. partitioned is a MIG partition of an NVIDIA GPU. shared is a GPU that other pods use at
-    the same time, on nodes that the operator reserves for that."""
+    """exclusive means a whole GPU. partitioned means a MIG partition of an NVIDIA GPU. shared means a GPU that other
+    pods use at the same time, on nodes that the operator reserves for shared GPUs."""
     profile: str = ""
     """MIG profile, such as 1g.24gb, for the resource nvidia.com/mig-<profile>."""
     memory_limit_gi_b: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
-    """GPU memory in GiB that the service should use. Informational; it is not enforced."""
+    """GPU memory in GiB that the service should use. This limit is not enforced."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -69,34 +71,34 @@ class GatewayName(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name of the Gateway."""
     namespace: str = ""
-    """Namespace of the Gateway. Empty means the service's own."""
+    """Namespace of the Gateway. Empty means the namespace of the resource."""
 
 
 class Gateway(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Additional model ID at the gateway."""
 
     enabled: bool = False
-    """Enables the additional ID."""
+    """Enables the additional model ID."""
     gateway_ref: GatewayName
-    """A Gateway of Envoy AI Gateway. The controller creates no objects for it, because Slipway's gateway serves the
-    model."""
+    """Gateway of Envoy AI Gateway. This field has no effect, because Slipway's gateway serves the model."""
     model_name: str = ""
-    """The additional ID. Empty means the Model's name."""
+    """Additional model ID. Empty means the Model's name."""
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Service level objective. If Pyrra is installed, it creates recording rules and alerts for it."""
+    """Service level objective. If Pyrra is installed, it creates recording rules and alerts for the objective."""
 
     name: str = ""
     """Name of the ServiceLevelObjective. Empty means <service>-<indicator>."""
     objective: Annotated[str, Meta(pattern=NUMBER, extra_json_schema=OBJECTIVE)]
-    """Target percentage, such as 99.5."""
+    """Target in percent, from 50 to 99.999."""
     window: Annotated[str, Meta(pattern="^[0-9]+[mhdw]$")] = "28d"
-    """Time window of the objective."""
+    """Time window of the objective in minutes, hours, days or weeks, such as 28d."""
     indicator: Literal["availability", "latency"] = "availability"
-    """availability measures whether pods can be scraped. latency measures request durations, with vllm only."""
+    """availability measures whether pods can be scraped. latency measures request durations, and requires the runtime
+    vllm."""
     latency_threshold: Annotated[str, Meta(pattern=NUMBER)] = ""
-    """Maximum seconds of a good request. Must be a bucket boundary of vLLM's histogram."""
+    """Maximum duration of a good request in seconds. It must be a bucket boundary of vLLM's latency histogram."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(

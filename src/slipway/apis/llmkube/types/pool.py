@@ -21,7 +21,7 @@ DURATION = r"^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$"
 
 
 class ServiceName(msgspec.Struct, frozen=True, kw_only=True):
-    """Names an InferenceService of the pool's namespace."""
+    """An InferenceService in the pool's namespace."""
 
     name: str = ""
     """Name of the InferenceService."""
@@ -31,28 +31,31 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An InferenceService that shares the slot."""
 
     inference_service_ref: Annotated[ServiceName, Meta(extra_json_schema=ATOMIC)]
-    """The InferenceService. It has one replica while it has the slot, otherwise none."""
+    """InferenceService that shares the slot. It has one replica while it has the slot, and otherwise none."""
 
 
 class ModelPoolSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who shares the slot, and how it changes hands."""
+    """InferenceServices that share a slot of GPUs, and the rules by which they take turns."""
 
     node_selector: dict[str, str] = {}
-    """Labels of the nodes with the slot, added to the node selectors of all members."""
+    """Labels of the nodes with the slot, which are added to the node selectors of all members."""
     gpu: Annotated[int, Meta(ge=0, extra_json_schema=INT32)] = 1
-    """GPUs of the slot, for information only. Each InferenceService sets how many GPUs its pod takes."""
+    """Number of GPUs in the slot. This field has no effect: each InferenceService sets the number of GPUs of its
+    pod."""
     swap_policy: Literal["sticky"] = "sticky"
-    """sticky: a member keeps the slot until requests wait for another member."""
+    """sticky means that a member keeps the slot until requests wait for another member."""
     members: Annotated[
         tuple[Member, ...],
         Meta(min_length=1, max_length=MOST_MEMBERS, extra_json_schema={"x-kubernetes-list-type": "atomic"}),
     ]
-    """The InferenceServices that share the slot. If several pools name a service, it belongs to the oldest."""
+    """InferenceServices that share the slot. If several pools name a service, the service belongs to the oldest
+    pool."""
     default: str = ""
-    """Member that gets the slot if no member has it and no requests wait. Empty: no member."""
+    """Member that gets the slot if no member has it and no requests wait. Empty means that the first request selects
+    the member."""
     swap_budget: Annotated[str, Meta(pattern=DURATION, max_length=64)] = "300s"
-    """How long requests wait for a member, from 1s to 24h. A member with requests keeps the slot for at least a fifth
-    of this time before another member gets it."""
+    """Maximum time that requests wait for a member, from 1s to 24h. A member with requests keeps the slot for at least
+    a fifth of this time."""
 
 
 class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +64,7 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name of the InferenceService."""
     phase: str | UnsetType = UNSET
-    """Phase of the InferenceService. Empty if there is none, or if it belongs to an older pool."""
+    """Phase of the InferenceService. Empty if the service does not exist, or belongs to an older pool."""
     resident: bool | UnsetType = UNSET
     """Whether the InferenceService has the slot."""
 
@@ -70,20 +73,22 @@ class ModelPoolStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """Observed state of the pool."""
 
     phase: Literal["Pending", "Ready", "Swapping", "Degraded"] | UnsetType = UNSET
-    """Ready: the member with the slot answers. Pending: no member has the slot, or the one that has it is starting.
-    Swapping: a member leaves the slot to another one. Degraded: a condition names the fault."""
+    """Ready means that the member with the slot answers. Pending means that no member has the slot, or that its holder
+    is starting. Swapping means that the slot moves to another member. Degraded means that a condition reports a
+    fault."""
     resident_member: str | UnsetType = UNSET
     """Member that has the slot."""
     resident_since: Time | UnsetType = UNSET
-    """Time since when residentMember has the slot."""
+    """Time since which residentMember has had the slot."""
     pending_member: str | UnsetType = UNSET
-    """Member that gets the slot when the pods of all others are gone."""
+    """Member that gets the slot when the pods of all other members are gone."""
     members: Annotated[tuple[MemberStatus, ...], Meta(extra_json_schema=list_map("name"))] | UnsetType = UNSET
     """State of each member."""
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Accepted, MembersValid and SlotAllocated."""
+    """Conditions Accepted, MembersValid and SlotAllocated, and the summary conditions Ready, Reconciling and
+    Stalled."""
 
 
 MODEL_POOL = CustomResource(

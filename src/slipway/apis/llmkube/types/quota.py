@@ -18,12 +18,12 @@ KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="GPUQuota", 
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
-    """A label requirement."""
+    """A requirement for a label of the namespaces."""
 
     key: str
     """Name of the label."""
     operator: str
-    """In, NotIn, Exists or DoesNotExist."""
+    """Required relation of the label to the values: In, NotIn, Exists or DoesNotExist."""
     values: tuple[str, ...] = ()
     """Values for In and NotIn."""
 
@@ -32,26 +32,27 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A label selector for namespaces."""
 
     match_labels: dict[str, str] = {}
-    """Required labels."""
+    """Labels that the namespaces must have."""
     match_expressions: tuple[Requirement, ...] = ()
-    """Additional requirements. All must match."""
+    """Additional requirements, all of which a namespace must meet."""
 
 
 class GPUQuotaSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Limit for the GPUs of InferenceServices."""
 
     selector: Annotated[Selector, Meta(extra_json_schema=ATOMIC)] | None = None
-    """Namespaces with these labels, which share the quota."""
+    """Labels of the namespaces that share the quota."""
     namespace_ref: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
-    """The only namespace of the quota."""
+    """Name of the only namespace to which the quota applies."""
     gpu_count: Annotated[int, Meta(ge=0, extra_json_schema=INT32)]
-    """Maximum total number of GPUs: replicas, or the autoscaling maximum, times GPUs per pod."""
+    """Maximum total number of GPUs. Each service counts with its replicas, or its autoscaling maximum, times its GPUs
+    per pod."""
     vram_bytes: Annotated[int, Meta(ge=0, extra_json_schema=INT64)] = msgspec.field(default=0, name="vramBytes")
-    """GPU memory in bytes. It has no effect; the condition FieldsUsed reports this."""
+    """GPU memory in bytes. This field has no effect, as the condition FieldsUsed reports."""
     min_priority: Priority | None = None
-    """Minimum priority of services under this quota."""
+    """Minimum priority of services. Services with a lower priority do not start."""
     cost_budget_ref: str = ""
-    """Name of a CostBudget. It has no effect; the condition FieldsUsed reports this."""
+    """Name of a CostBudget. This field has no effect, as the condition FieldsUsed reports."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule("has(self.selector) != has(self.namespaceRef)", "exactly one of selector or namespaceRef must be set."),
@@ -62,22 +63,22 @@ class GPUQuotaStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed state of the quota."""
 
     used_gpu_count: Count | UnsetType = msgspec.field(default=UNSET, name="usedGPUCount")
-    """Number of GPUs that services use, or will get."""
+    """Number of GPUs that are granted to services or reserved for them."""
     used_vram_bytes: Number64 | UnsetType = msgspec.field(default=UNSET, name="usedVRAMBytes")
     """Always 0, because GPU memory is not measured."""
     waiting: Count | UnsetType = UNSET
     """Number of services that wait for quota."""
     waiting_digests: tuple[str, ...] | UnsetType = UNSET
-    """Digests of the UIDs of the services that wait for quota, to count each denial only once. Empty if more than 256
-    services wait."""
+    """Digests of the UIDs of the services that wait for quota, so that each denial counts only once. Empty if more than
+    256 services wait."""
     admission_denials: Number64 | UnsetType = UNSET
-    """Total number of services that had to wait."""
+    """Total number of times that a service had to wait for quota."""
     last_denial: Time | UnsetType = UNSET
-    """Time of the last denial."""
+    """Last time that a service had to wait for quota."""
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Accepted, Exceeded and FieldsUsed."""
+    """Conditions Accepted, Exceeded and FieldsUsed, and the summary conditions Ready, Reconciling and Stalled."""
 
 
 GPU_QUOTA = CustomResource(

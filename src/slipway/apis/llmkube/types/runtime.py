@@ -21,14 +21,14 @@ AttentionBackend = Literal["FLASH_ATTN", "FLASHINFER", "XFORMERS", "flashinfer",
 
 
 class RopeScaling(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Extends the model's context beyond the length that it was trained for, with llamacpp."""
+    """RoPE scaling, which extends the context of llama.cpp beyond the length that the model was trained for."""
 
     type: Literal["linear", "yarn", "longrope"]
-    """Method: --rope-scaling."""
+    """Scaling method: --rope-scaling."""
     factor: Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")] = ""
     """Scaling factor, such as 4 or 2.5: --rope-scale."""
     original_context: Annotated[int, Meta(ge=128, extra_json_schema=INT32)] | None = None
-    """Context length in tokens that the model was trained for: --yarn-orig-ctx."""
+    """Context length that the model was trained for, in tokens: --yarn-orig-ctx."""
 
 
 UNDRAFTED = ("none", "disabled")
@@ -55,11 +55,12 @@ class SpeculativeDecoding(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     """Speculative decoding of llama.cpp."""
 
     type: SpeculationType
-    """Type of drafting: --spec-type. mtp means draft-mtp, draft means draft-simple. none and disabled turn it off."""
+    """Type of drafting: --spec-type. mtp means draft-mtp, and draft means draft-simple. none and disabled turn
+    speculative decoding off."""
     draft_model_ref: str = ""
     """Name of the draft Model, in the same namespace."""
     draft_model: Annotated[str, Meta(min_length=1, max_length=253)] = ""
-    """File with the draft model, if it is one of the served Model's files."""
+    """File with the draft model, which must be one of the served Model's files."""
     n_draft_max: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
     """Maximum number of draft tokens: --spec-draft-n-max."""
     p_min: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -91,7 +92,7 @@ class SpeculativeDecoding(msgspec.Struct, frozen=True, kw_only=True, rename="cam
 
 
 class Speculative(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Speculative decoding with a draft model."""
+    """Speculative decoding of vLLM with a draft model."""
 
     enabled: bool = False
     """Enables speculative decoding."""
@@ -102,20 +103,20 @@ class Speculative(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class VllmConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Settings of vLLM. Each field is the argument of the same name."""
+    """Settings of vLLM. Each field sets the argument of the same name."""
 
     tensor_parallel_size: Int32 | None = None
     """Number of GPUs for tensor parallelism. Empty means all GPUs of the pod."""
     max_model_len: Int32 | None = None
-    """Maximum tokens of prompt and answer."""
+    """Maximum number of tokens in prompt and answer together."""
     quantization: Literal["awq", "gptq", "squeezellm", "fp8", "nvfp4", "mxfp4", "compressed-tensors"] | None = None
-    """Quantization method. Empty means the one in the weights."""
+    """Quantization method. Empty means the method that the weights specify."""
     dtype: Literal["auto", "float16", "bfloat16"] | None = None
-    """Data type for computation."""
+    """Data type of weights and activations."""
     kv_cache_dtype: Literal["auto", "fp8_e5m2", "fp8_e4m3"] = "auto"
     """Data type of the KV cache."""
     kv_cache_custom_dtype: str = ""
-    """Data type that only your own build supports. Takes precedence over kvCacheDtype."""
+    """Custom data type of the KV cache, for builds that support it. It takes precedence over kvCacheDtype."""
     enable_prefix_caching: bool = False
     """Reuses the KV cache for prompts with the same beginning."""
     enable_chunked_prefill: bool = False
@@ -123,43 +124,43 @@ class VllmConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     enable_expert_parallel: bool = False
     """Distributes whole experts of a mixture-of-experts model over the GPUs."""
     max_num_batched_tokens: Annotated[int, Meta(ge=512, extra_json_schema=INT32)] | None = None
-    """Maximum tokens per step."""
+    """Maximum number of tokens that vLLM processes in one step."""
     attention_backend: AttentionBackend | None = None
-    """Attention implementation."""
+    """Implementation of attention. Empty means vLLM's choice."""
     cpu_offload_gb: Annotated[int, Meta(ge=0, extra_json_schema=INT32)] | None = msgspec.field(
         default=None, name="cpuOffloadGB"
     )
-    """GiB of weights per GPU in host memory."""
+    """Amount of weights per GPU, in GiB, that stays in host memory."""
     gpu_memory_utilization: Annotated[float, Meta(ge=0.1, le=0.99)] | None = None
-    """Part of each GPU's memory to use."""
+    """Fraction of each GPU's memory that vLLM uses."""
     speculative: Speculative = Speculative()
-    """Speculative decoding."""
+    """Speculative decoding with a draft model."""
     hf_token_secret_ref: SecretKey | None = None
     """Secret key with a Hugging Face token for gated repositories."""
 
 
 class TgiConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Settings of Text Generation Inference. Each field is the argument of the same name."""
+    """Settings of Text Generation Inference. Each field sets the argument of the same name."""
 
     quantize: Literal["bitsandbytes", "gptq", "awq", "eetq"] | None = None
     """Quantization method."""
     max_input_length: Int32 | None = None
-    """Maximum tokens of a prompt."""
+    """Maximum number of tokens in a prompt."""
     max_total_tokens: Int32 | None = None
-    """Maximum tokens of prompt and answer."""
+    """Maximum number of tokens in prompt and answer together."""
     dtype: Literal["float16", "bfloat16"] | None = None
-    """Data type for computation."""
+    """Data type of weights and activations."""
     hf_token_secret_ref: SecretKey | None = None
     """Secret key with a Hugging Face token for gated repositories."""
 
 
 class SglangSpeculative(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Speculative decoding of SGLang. Active if enabled, algorithm and draftModelPath are set."""
+    """Speculative decoding of SGLang. It requires enabled, algorithm and draftModelPath."""
 
     enabled: bool = False
     """Enables speculative decoding."""
     algorithm: Literal["EAGLE", "EAGLE3", "Medusa"] | None = None
-    """Algorithm: --speculative-algorithm."""
+    """Speculative decoding algorithm: --speculative-algorithm."""
     draft_model_path: str = ""
     """Path or repository of the draft model: --speculative-draft-model-path."""
     num_steps: Positive | None = None
@@ -179,63 +180,64 @@ class SglangSpeculative(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 
 class LoraPath(msgspec.Struct, frozen=True, kw_only=True):
-    """A LoRA adapter in the container."""
+    """A LoRA adapter in the engine's container."""
 
     name: Annotated[str, Meta(min_length=1)]
     """Name of the adapter in requests."""
     path: Annotated[str, Meta(min_length=1)]
-    """Directory of the adapter."""
+    """Directory of the adapter in the engine's container."""
 
 
 class SglangConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Settings of SGLang. Unless noted, each field is the argument of the same name."""
+    """Settings of SGLang. Unless noted, each field sets the argument of the same name."""
 
     tensor_parallel_size: Positive | None = None
-    """Number of GPUs for tensor parallelism: --tp-size. Empty means the pod's GPUs, divided by dataParallelSize."""
+    """Number of GPUs for tensor parallelism: --tp-size. Empty means the number of the pod's GPUs, divided by
+    dataParallelSize."""
     expert_parallel_size: Positive | None = None
     """Number of GPUs for the experts of a mixture-of-experts model: --ep-size."""
     data_parallel_size: Positive | None = None
     """Number of model copies in each pod: --dp-size."""
     context_length: Annotated[int, Meta(ge=128, extra_json_schema=INT32)] | None = None
-    """Maximum tokens of prompt and answer. Takes precedence over contextSize."""
+    """Maximum number of tokens in prompt and answer together. It takes precedence over contextSize."""
     mem_fraction_static: Annotated[float, Meta(ge=0.1, le=0.99)] | None = None
-    """Part of each GPU's memory for weights and KV cache."""
+    """Fraction of each GPU's memory for weights and KV cache."""
     chunked_prefill_size: Annotated[int, Meta(ge=512, extra_json_schema=INT32)] | None = None
     """Chunk size in tokens for long prompts."""
     max_running_requests: Positive | None = None
-    """Maximum number of concurrent requests. Takes precedence over parallelSlots."""
+    """Maximum number of concurrent requests. It takes precedence over parallelSlots."""
     quantization: str = ""
-    """Quantization method. Empty means the one in the weights."""
+    """Quantization method. Empty means the method that the weights specify."""
     kv_cache_dtype: Literal["auto", "fp8_e5m2", "fp8_e4m3"] = "auto"
     """Data type of the KV cache."""
     kv_cache_custom_dtype: str = ""
-    """Data type that only your own build supports. Takes precedence over kvCacheDtype."""
+    """Custom data type of the KV cache, for builds that support it. It takes precedence over kvCacheDtype."""
     attention_backend: Literal["flashinfer", "flash_attn", "torch_native"] | None = None
-    """Attention implementation. flash_attn is SGLang's fa3."""
+    """Implementation of attention. flash_attn means fa3 in SGLang. Empty means SGLang's choice."""
     enable_prefix_caching: bool = False
     """Reuses the KV cache for prompts with the same beginning. SGLang always does this."""
     tool_call_parser: Literal["llama3", "qwen3", "qwen25", "hermes", "functionary", "mistral"] | None = None
-    """Parser for tool calls. qwen3 is SGLang's qwen25."""
+    """Parser for tool calls. qwen3 means qwen25 in SGLang."""
     reasoning_parser: Literal["qwen3", "deepseek-r1"] | None = None
     """Parser for reasoning content."""
     chat_template: str = ""
-    """Chat template to replace the model's: a name that SGLang knows, or a path."""
+    """Chat template that replaces the model's: the name of a built-in template of SGLang, or a path."""
     speculative: SglangSpeculative = SglangSpeculative()
-    """Speculative decoding."""
+    """Speculative decoding of SGLang. It requires enabled, algorithm and draftModelPath."""
     lora_adapters: tuple[LoraPath, ...] = ()
-    """LoRA adapters in the container: --lora-paths."""
+    """LoRA adapters in the engine's container: --lora-paths."""
     lora_modules: tuple[str, ...] = ()
-    """LoRA adapters as <name>=<path> or JSON. loraAdapters take precedence for the same name."""
+    """LoRA adapters as <name>=<path> or JSON. If both lists contain the same name, loraAdapters takes precedence."""
     max_lora_rank: Positive | None = None
-    """Maximum rank of an adapter."""
+    """Maximum rank of a LoRA adapter."""
     lora_target_modules: tuple[str, ...] = ()
-    """Modules that adapters may change, such as q_proj."""
+    """Modules that LoRA adapters may change, such as q_proj."""
     log_level: Literal["debug", "info", "warning", "error"] | None = None
-    """Log level."""
+    """Log level of SGLang."""
     trust_remote_code: bool = False
-    """Runs code from the model's repository."""
+    """Allows SGLang to run code from the model's repository."""
     skip_tokenizer_init: bool = False
-    """Runs without a tokenizer, for requests that contain tokens."""
+    """Starts SGLang without a tokenizer, for requests that contain token IDs."""
     hf_token_secret_ref: SecretKey | None = None
     """Secret key with a Hugging Face token for gated repositories."""
 

@@ -46,13 +46,13 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A metric with a target value."""
 
     type: Literal["Pods", "Resource"]
-    """Pods is an engine metric from the custom metrics API. Resource is cpu or memory."""
+    """Pods means a metric of the engine from the custom metrics API. Resource means cpu or memory."""
     name: str
     """Name of the metric, such as llamacpp:requests_processing, or of the resource."""
     target_average_value: Quantity = ""
-    """Target average over the pods, for Pods."""
+    """Target for the average per pod. Required for the type Pods."""
     target_average_utilization: Annotated[int, Meta(extra_json_schema=INT32)] | None = None
-    """Target average in percent of the pods' requests, for Resource."""
+    """Target for the average usage, in percent of the pods' requests. Required for the type Resource."""
 
 
 class Autoscaling(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -63,7 +63,7 @@ class Autoscaling(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     min_replicas: Annotated[int, Meta(ge=1, le=10, extra_json_schema=INT32)] = 1
     """Minimum number of replicas."""
     metrics: tuple[Metric, ...] = ()
-    """Metrics for autoscaling. Empty means in-flight requests of the runtime, 2 per replica."""
+    """Metrics that the autoscaler follows. Empty means a target of two in-flight requests per replica."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -73,41 +73,41 @@ class Autoscaling(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Service of the pods."""
+    """Kubernetes Service of the pods."""
 
     port: Port = 8080
     """Port of the Service, and of the engine unless containerPort is set."""
     path: str = "/v1/chat/completions"
     """Path at the end of status.endpoint."""
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
-    """Type of the Service."""
+    """Type of the Kubernetes Service."""
     node_port: Annotated[int, Meta(ge=30000, le=32767, extra_json_schema=INT32)] | None = None
-    """Node port, for the types NodePort and LoadBalancer. Empty means a free one."""
+    """Node port for the types NodePort and LoadBalancer. Empty means that Kubernetes selects a free port."""
     gateway: Gateway | None = None
     """Additional model ID at the gateway."""
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Resources of each pod."""
+    """Resource requests of each pod."""
 
     cpu: Quantity = ""
-    """CPUs, such as 2 or 500m."""
+    """CPU request, such as 2 or 500m."""
     memory: Quantity = ""
-    """Memory, such as 8Gi."""
+    """Memory request, such as 8Gi."""
     host_memory: Quantity = ""
-    """Memory, for weights or a KV cache outside of the GPU. Takes precedence over memory."""
+    """Memory request for weights or a KV cache outside the GPU. It takes precedence over memory."""
     gpu: Annotated[int, Meta(ge=0, le=8, extra_json_schema=INT32)] = 0
-    """Number of GPUs, if the Model does not set it."""
+    """Number of GPUs per pod, if the Model does not set hardware.gpu.count."""
     gpu_memory: Quantity = ""
-    """Memory that each GPU should have, such as 24Gi. Nodes with matching NVIDIA labels are preferred."""
+    """Memory that each GPU should have, such as 24Gi. The scheduler prefers nodes with matching NVIDIA labels."""
     ephemeral_storage: Quantity = ""
-    """Disk space on the node, for example for weights that are not cached. Both request and limit."""
+    """Request and limit for disk space on the node, for example for weights that are not cached."""
     gpu_sharing: GpuSharing = GpuSharing()
-    """GPU sharing."""
+    """Sharing of GPUs between pods."""
 
 
 class ProbeOverrides(msgspec.Struct, frozen=True, kw_only=True):
-    """Probes that replace the runtime's."""
+    """Probes that replace those of the runtime."""
 
     startup: Probe | None = None
     """Startup probe. The other probes start when it succeeds."""
@@ -121,7 +121,8 @@ class ModelCache(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Storage for the weights."""
 
     claim_name: Annotated[str, Meta(min_length=1, max_length=253)] = ""
-    """An existing PersistentVolumeClaim for the weights. Empty means the one that all Models of the namespace share."""
+    """Name of an existing PersistentVolumeClaim for the weights. Empty means the claim that all Models of the namespace
+    share."""
     persistence: Literal["Cached", "Ephemeral"] | None = None
     """Cached downloads the weights once into a PersistentVolumeClaim. Ephemeral downloads them in every pod. Empty
     means the operator's setting, by default Cached."""
@@ -135,65 +136,68 @@ class ModelCache(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Model to serve, and how."""
+    """Model to serve, the engine that serves it, and the pods of the engine."""
 
     model_ref: str
     """Name of the Model, in the same namespace."""
     runtime: Runtime = "llamacpp"
-    """Engine that serves the model. generic is any image."""
+    """Engine that serves the model. generic means any container image."""
     mode: Literal["chat", "embedding", "rerank"] | None = None
-    """Task of the model, with llamacpp and sglang, which sets the arguments for it. Empty means the task in extraArgs
-    or endpoint.path, or chat."""
+    """Task of the model, which determines arguments of llamacpp and sglang. Empty means the task that extraArgs or
+    endpoint.path imply, otherwise chat."""
     image: str = ""
-    """Container image of the runtime. Required for generic and personaplex, unless the operator has set a default."""
+    """Container image of the runtime. Required for generic and personaplex, unless the operator sets a default."""
     replicas: Annotated[int, Meta(ge=0, le=10, extra_json_schema=INT32)] = 1
-    """Number of replicas. With autoscaling, the initial number."""
+    """Number of replicas. With autoscaling, this is the initial number."""
     suspend: bool = False
     """If true, the service has no replicas, regardless of replicas and autoscaling."""
     autoscaling: Autoscaling | None = None
     """Autoscaling of replicas."""
     endpoint: Endpoint | None = None
-    """Service of the pods. Empty means the defaults, and the engine's default port."""
+    """Kubernetes Service of the pods. Empty means the defaults, and the engine's default port."""
     resources: Resources = Resources()
-    """Resources of each pod."""
+    """Resource requests of each pod."""
     priority: Priority = "normal"
-    """Priority when GPUs are scarce. It selects the PriorityClass llmkube-<priority>, and the position in the queue."""
+    """Priority when GPUs are scarce. It determines the PriorityClass (llmkube-<priority>) and the position in the
+    queue."""
     priority_class_name: str = ""
-    """An existing PriorityClass. Takes precedence over priority."""
+    """Name of an existing PriorityClass, which takes precedence over priority."""
     eviction_protection: bool = False
-    """Protects the pods from eviction with a PodDisruptionBudget."""
+    """If true, a PodDisruptionBudget blocks evictions of the pods."""
     disruption: Disruption | None = None
-    """Protection from node autoscalers. Empty means protection during startup."""
+    """Protection of the pods from node autoscalers. Empty means protection during startup."""
     rollout_policy: RolloutPolicy = RolloutPolicy()
     """Replacement of pods after a change."""
     max_pod_lifetime_seconds: Annotated[int, Meta(ge=1, extra_json_schema=INT64)] | None = None
-    """Maximum age of a pod. Older pods are replaced one at a time. Empty means no limit."""
+    """Maximum age of a pod in seconds. Older pods are replaced one at a time. Empty means no limit."""
     max_pod_lifetime_idle_timeout_seconds: Annotated[int, Meta(ge=0, extra_json_schema=INT64)] | None = None
-    """Maximum seconds to wait for an idle pod before replacing it."""
+    """Maximum seconds to wait for an idle pod. This field has no effect: the operator sets how long a terminating pod
+    may finish its requests."""
     slo: Slo | None = None
-    """Service level objective for Pyrra."""
+    """Service level objective, for Pyrra."""
     model_cache: ModelCache = ModelCache()
     """Storage for the weights."""
     skip_model_init: bool = False
-    """If true, the pods get no weights, because the engine downloads them itself."""
+    """If true, the controller adds no weights to the pods. The engine must load them itself."""
 
     # The container.
     command: tuple[str, ...] = ()
-    """Entrypoint to replace the image's."""
+    """Command that replaces the image's entrypoint."""
     args: tuple[str, ...] = ()
-    """All arguments, with generic."""
+    """All arguments of the runtime generic. For other runtimes, use extraArgs."""
     extra_args: tuple[str, ...] = ()
-    """Additional arguments, after those of other fields. They override arguments that the controller would set."""
+    """Additional arguments for all runtimes except generic. They replace arguments that other fields or the controller
+    would set."""
     env: tuple[Annotated[Object, core("EnvVar")], ...] = ()
-    """Additional environment variables."""
+    """Additional environment variables of the container."""
     container_port: Port | None = None
-    """Port of the engine. Empty means endpoint.port if set, otherwise the runtime's default."""
+    """Port of the engine. Empty means endpoint.port, or the runtime's default port if endpoint is not set."""
     bind_address: str = ""
     """Address on which the engine listens. Empty means all addresses of the pod."""
     probe_overrides: ProbeOverrides = ProbeOverrides()
-    """Probes that replace the runtime's."""
+    """Probes that replace those of the runtime."""
     security_context: Annotated[Object, core("SecurityContext")] | None = None
-    """Security context of the container, instead of the restricted one."""
+    """Security context of the container, which replaces the restricted default."""
     extra_volume_mounts: tuple[Annotated[Object, core("VolumeMount")], ...] = ()
     """Additional volume mounts of the container."""
 
@@ -203,9 +207,9 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     pod_annotations: dict[str, str] = {}
     """Additional annotations of the pods."""
     pod_security_context: Annotated[Object, core("PodSecurityContext")] | None = None
-    """Security context of the pods, instead of the restricted one."""
+    """Security context of the pods, which replaces the restricted default."""
     image_pull_secrets: tuple[Annotated[Object, core("LocalObjectReference")], ...] = ()
-    """Secrets with registry credentials."""
+    """Secrets with credentials for the image registry."""
     node_selector: dict[str, str] = {}
     """Labels of the nodes that may run the pods."""
     tolerations: tuple[Annotated[Object, core("Toleration")], ...] = ()
@@ -217,15 +221,15 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     runtime_class_name: str = ""
     """RuntimeClass of the pods."""
     extra_volumes: tuple[Annotated[Object, core("Volume")], ...] = ()
-    """Additional volumes."""
+    """Additional volumes of the pods."""
     revision_history_limit: Natural | None = None
     """Number of old ReplicaSets to keep. Empty means 10."""
 
     # llama.cpp.
     context_size: Annotated[int, Meta(ge=128, le=2097152, extra_json_schema=INT32)] | None = None
-    """Context size in tokens, shared by the slots: --ctx-size."""
+    """Context size in tokens, which all parallel slots share: --ctx-size."""
     parallel_slots: Annotated[int, Meta(ge=1, le=64, extra_json_schema=INT32)] | None = None
-    """Maximum number of concurrent requests: --parallel, and --max-num-seqs of vLLM."""
+    """Maximum number of concurrent requests: --parallel of llama.cpp, --max-num-seqs of vLLM."""
     batch_size: Annotated[int, Meta(ge=1, le=16384, extra_json_schema=INT32)] | None = None
     """Logical batch size in tokens: --batch-size."""
     u_batch_size: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
@@ -233,17 +237,17 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     flash_attention: bool = False
     """Enables flash attention on GPUs: --flash-attn."""
     jinja: bool = False
-    """Uses the model's own chat template, which tools need: --jinja."""
+    """Uses the model's own chat template, which tool calls require: --jinja."""
     cache_type_k: CacheType | None = None
     """Data type of the KV cache for keys: --cache-type-k."""
     cache_type_v: CacheType | None = None
     """Data type of the KV cache for values: --cache-type-v."""
     cache_type_custom_k: str = ""
-    """Data type for keys that only your own build supports. Takes precedence over cacheTypeK."""
+    """Custom data type of the KV cache for keys, for builds that support it. It takes precedence over cacheTypeK."""
     cache_type_custom_v: str = ""
-    """Data type for values that only your own build supports. Takes precedence over cacheTypeV."""
+    """Custom data type of the KV cache for values, for builds that support it. It takes precedence over cacheTypeV."""
     moe_cpu_offload: bool = msgspec.field(default=False, name="moeCPUOffload")
-    """Keeps all experts in host memory: --cpu-moe."""
+    """Keeps the weights of all experts in host memory: --cpu-moe."""
     moe_cpu_layers: Natural = msgspec.field(default=0, name="moeCPULayers")
     """Number of layers whose experts stay in host memory: --n-cpu-moe."""
     no_kv_offload: bool = False
@@ -251,37 +255,37 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     no_warmup: bool = False
     """Skips the warmup run at startup: --no-warmup."""
     reasoning_budget: Natural | None = None
-    """Maximum reasoning tokens before the answer: --reasoning-budget."""
+    """Maximum number of reasoning tokens before the answer: --reasoning-budget."""
     reasoning_budget_message: str = ""
     """Text that ends the reasoning when reasoningBudget is reached: --reasoning-budget-message."""
     metadata_overrides: tuple[str, ...] = ()
-    """Metadata that overrides the file's, as <key>=<type>:<value>: --override-kv."""
+    """Values that override metadata of the model file, as <key>=<type>:<value>: --override-kv."""
     tensor_overrides: tuple[str, ...] = ()
-    """Buffers for tensors, as <pattern>=<buffer>: --override-tensor."""
+    """Buffer types for tensors, as <pattern>=<buffer type>: --override-tensor."""
     rope_scaling: RopeScaling | None = None
-    """Extends the context beyond the length that the model was trained for."""
+    """RoPE scaling, which extends the context of llama.cpp beyond the length that the model was trained for."""
     speculative_decoding: SpeculativeDecoding | None = None
-    """Speculative decoding with a draft model or earlier text."""
+    """Speculative decoding of llama.cpp, with a draft model or earlier text."""
 
     # Other runtimes.
     vllm_config: VllmConfig = VllmConfig()
-    """Settings of vllm."""
+    """Settings of vLLM, for the runtime vllm."""
     tgi_config: TgiConfig = TgiConfig()
-    """Settings of tgi."""
+    """Settings of Text Generation Inference, for the runtime tgi."""
     sglang_config: SglangConfig = SglangConfig()
-    """Settings of sglang."""
+    """Settings of SGLang, for the runtime sglang."""
     persona_plex_config: PersonaPlexConfig = PersonaPlexConfig()
-    """Settings of personaplex."""
+    """Settings of PersonaPlex, for the runtime personaplex."""
 
     # Programs on Macs.
     turbo_quant_bits: Annotated[Literal[3, 6, 8], Meta(extra_json_schema=INT32)] | None = None
-    """Bits per value in the KV cache of oMLX."""
+    """Bits per value in the KV cache of oMLX on a Mac. This field has no effect in the cluster."""
     hot_cache_max_size: str = ""
-    """Memory for the KV cache of oMLX, such as 50GB."""
+    """Memory for the KV cache of oMLX on a Mac, such as 50GB. This field has no effect in the cluster."""
     paged_ssd_cache_dir: str = msgspec.field(default="", name="pagedSSDCacheDir")
-    """Directory for the KV cache of oMLX on disk."""
+    """Directory on disk for the KV cache of oMLX on a Mac. This field has no effect in the cluster."""
     paged_ssd_cache_max_size: str = msgspec.field(default="", name="pagedSSDCacheMaxSize")
-    """Maximum size of the KV cache of oMLX on disk, such as 200GB."""
+    """Maximum size on disk of the KV cache of oMLX on a Mac, such as 200GB. This field has no effect in the cluster."""
 
 
 class ObservedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,18 +296,18 @@ class ObservedModel(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     """UID of the Model."""
     generation: Number64
-    """Generation of the Model's spec."""
+    """Generation of the Model that this status describes."""
     ready: bool
-    """True if the Model was ready."""
+    """True if the Model was ready when this status was written."""
 
 
 class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Additional model ID at the gateway."""
 
     model_name: str | UnsetType = UNSET
-    """The additional model ID."""
+    """Additional model ID."""
     route_ready: bool | UnsetType = UNSET
-    """True if the gateway routes this ID to the service."""
+    """True if the gateway routes the additional model ID to the service."""
 
 
 class AdapterStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -316,34 +320,34 @@ class AdapterStatus(msgspec.Struct, frozen=True, kw_only=True):
     phase: Literal["Loading", "Loaded", "Failed", "Stopped"]
     """Loaded means that every replica has the adapter. Stopped means that the service has no replicas."""
     message: str | UnsetType = UNSET
-    """Replica and reason of a failure."""
+    """Pod that could not load the adapter, and the reason."""
 
 
 class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Use of the namespace's GPUQuotas by the service."""
+    """GPUs of the service in the GPUQuotas of its namespace."""
 
     names: tuple[str, ...]
-    """GPUQuotas, as <namespace>/<name>."""
+    """GPUQuotas that apply to the service, as <namespace>/<name>."""
     gpus: Count | UnsetType = UNSET
-    """Number of granted GPUs."""
+    """Number of GPUs that the quotas grant to the service."""
     reserved: Count | UnsetType = UNSET
-    """Number of reserved GPUs."""
+    """Number of GPUs that are reserved for the service, but not granted yet."""
     wanted: Count | UnsetType = UNSET
-    """Number of GPUs for all replicas. Greater than gpus while the service waits for quota."""
+    """Number of GPUs that the service needs for all replicas. Greater than gpus while the service waits for quota."""
 
 
 class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed state of the service."""
 
     phase: Phase | UnsetType = UNSET
-    """Ready means that all replicas answer, Progressing that some do. WaitingForGPU means that no node has free GPUs.
-    Failed means that none answers; a condition has the reason."""
+    """Ready means that all replicas answer, and Progressing that only some do. WaitingForGPU means that no node has
+    free GPUs. Failed means that no replica answers, and a condition has the reason."""
     mode: str | UnsetType = UNSET
     """Task of the model: chat, embedding or rerank."""
     model_ready: bool | UnsetType = UNSET
     """True if the Model is ready."""
     observed_models: tuple[ObservedModel, ...] | UnsetType = UNSET
-    """Existing Models that this status describes."""
+    """Models that the service uses, in the state that this status describes."""
     replicas: Count | UnsetType = UNSET
     """Number of existing replicas."""
     desired_replicas: Count | UnsetType = UNSET
@@ -357,28 +361,28 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     gateway: GatewayStatus | UnsetType = UNSET
     """Additional model ID at the gateway, if any."""
     adapters: tuple[AdapterStatus, ...] | UnsetType = UNSET
-    """LoRAAdapters for this service that it loads."""
+    """LoRAAdapters that the service loads."""
     quota: QuotaStatus | UnsetType = UNSET
-    """Use of the namespace's GPUQuotas, if any."""
+    """GPUs of the service in the GPUQuotas of its namespace, if there are any."""
     effective_priority: Count | UnsetType = UNSET
-    """Value of the PriorityClass in use."""
+    """Value of the pods' PriorityClass."""
     scheduling_status: str | UnsetType = UNSET
     """Reason why the pods are not scheduled, such as InsufficientGPU."""
     scheduling_message: str | UnsetType = UNSET
-    """Message of the scheduler."""
+    """Message from the scheduler."""
     waiting_for: str | UnsetType = UNSET
-    """Missing resource, such as nvidia.com/gpu: 2."""
+    """Resource that the pods are waiting for, with the number per pod, such as nvidia.com/gpu: 2."""
     queue_position: Count | UnsetType = UNSET
     """Position among the services that wait for the same kind of GPU, from 1. 0 if the service is not waiting."""
     last_updated: Time | UnsetType = UNSET
     """Time of the last change of this status."""
     model_id: str | UnsetType = UNSET
-    """The ID that clients send. Missing if there is none."""
+    """Model ID that clients send. Missing if the gateway does not serve the model."""
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Accepted, Available, Progressing, Routed, Degraded and FieldsUsed, and others if applicable, such as
-    GPUAvailable."""
+    """Conditions Accepted, Available, Progressing, Routed, Degraded and FieldsUsed, others if they apply, such as
+    GPUAvailable, and the summary conditions Ready, Reconciling and Stalled."""
 
 
 INFERENCE_SERVICE = CustomResource(

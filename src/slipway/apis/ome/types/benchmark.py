@@ -41,7 +41,7 @@ class HuggingFaceSecretReference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InferenceServiceReference(msgspec.Struct, frozen=True, kw_only=True):
-    """An InferenceService."""
+    """An InferenceService to measure."""
 
     name: str
     """Name of the InferenceService."""
@@ -61,10 +61,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class EndpointSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """API to measure."""
+    """API to measure: exactly one of inferenceService and endpoint."""
 
     inference_service: InferenceServiceReference | None = None
-    """InferenceService to measure. The job waits until it is ready."""
+    """InferenceService to measure. The benchmark starts when the service is ready."""
     endpoint: Endpoint | None = None
     """API to measure, if it is not an InferenceService."""
 
@@ -80,7 +80,7 @@ class ServiceMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """Additional facts that are recorded with the results."""
 
     engine: Literal["vLLM", "SGLang", "TGI"]
-    """Serving engine."""
+    """Engine of the measured API."""
     version: str
     """Version of the engine."""
     gpu_type: Literal["H100", "A100", "MI300", "A10"]
@@ -93,52 +93,54 @@ class BenchmarkJobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     """API to measure, load, and location of the results."""
 
     endpoint: EndpointSpec
-    """API to measure."""
+    """API to measure: exactly one of inferenceService and endpoint."""
     task: Task
     """Type of the requests."""
     max_time_per_iteration: int
-    """Maximum minutes of one run. There is one run for each scenario and concurrency."""
+    """Maximum duration of one run in minutes. There is one run for each combination of traffic scenario and
+    concurrency."""
     max_requests_per_iteration: int
     """Maximum number of requests in one run."""
     output_location: StorageSpec
     """Location for the results: a PVC or a bucket."""
     traffic_scenarios: Annotated[tuple[str, ...], Meta(extra_json_schema=SET)] = ()
-    """Lengths of prompts and answers, such as D(100,1000). Empty means genai-bench's default."""
+    """Lengths of prompts and answers in tokens, such as D(100,1000). Empty means the default of genai-bench."""
     num_concurrency: Annotated[tuple[int, ...], Meta(extra_json_schema=SET)] = ()
-    """Numbers of concurrent requests. Empty means genai-bench's default."""
+    """Numbers of concurrent requests to measure, such as 1 and 8. Empty means the default of genai-bench."""
     additional_request_params: dict[str, str] = {}
     """Additional fields of each request."""
     dataset: StorageSpec | None = None
-    """Source of the prompts, for tasks that need one."""
+    """Source of the prompts, for tasks that need one: hf://<owner>/<dataset> or pvc://<claim>/<file>."""
     result_folder_name: str | None = None
-    """Directory of the results. Empty means genai-bench's default name."""
+    """Name of the directory for the results. Empty means the default of genai-bench."""
     hugging_face_secret_reference: HuggingFaceSecretReference | None = None
     """Secret with a token for tokenizers from the Hugging Face Hub."""
     service_metadata: ServiceMetadata | None = None
     """Additional facts that are recorded with the results."""
     pod_override: PodOverride | None = None
-    """Changes to the job's pod."""
+    """Changes to the job's pod and its main container."""
 
 
 class BenchmarkJobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed state of the BenchmarkJob."""
 
     state: Literal["Pending", "Running", "Completed", "Failed"]
-    """Completed means that requests were answered and none failed."""
+    """Completed means that requests were answered and none failed. Failed means that the job or a request failed, or
+    that no request was answered."""
     start_time: Time | UnsetType = UNSET
     """Time when the job started."""
     completion_time: Time | UnsetType = UNSET
     """Time when the job succeeded or failed."""
     last_reconcile_time: Time | UnsetType = UNSET
-    """Time of the last change of this status."""
+    """Time of the last change of state: completionTime, or startTime while the job is running."""
     failure_message: str | UnsetType = UNSET
-    """Reason for the failure."""
+    """Reason why the benchmark failed."""
     details: str | UnsetType = UNSET
-    """Results, shortened if necessary: throughput and time to first token of each run."""
+    """Summary of the results: throughput and time to first token of each run. Long summaries are truncated."""
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: Conditions | UnsetType = UNSET
-    """Accepted, Available and Progressing."""
+    """Conditions Accepted, Available and Progressing, and the summary conditions Ready, Reconciling and Stalled."""
 
 
 BENCHMARK_JOB = CustomResource(

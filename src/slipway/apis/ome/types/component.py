@@ -28,105 +28,112 @@ class AuthenticationRef(msgspec.Struct, frozen=True, kw_only=True):
     """Credentials that KEDA uses for Prometheus."""
 
     name: Annotated[str, Meta(min_length=1)]
-    """Name of the TriggerAuthentication."""
+    """Name of the TriggerAuthentication or ClusterTriggerAuthentication."""
     kind: Literal["TriggerAuthentication", "ClusterTriggerAuthentication"] = "TriggerAuthentication"
     """Kind of the object. A TriggerAuthentication must be in the service's namespace."""
 
 
 class KedaConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Autoscaling by KEDA, if the annotation ome.io/autoscalerClass is keda."""
+    """Settings for autoscaling by KEDA. They apply if the annotation ome.io/autoscalerClass is keda, or if enableKeda
+    is true."""
 
     enable_keda: bool | None = None
-    """Enables KEDA if the annotation is missing."""
+    """If true, KEDA scales the component unless the annotation ome.io/autoscalerClass selects another autoscaler."""
     prom_server_address: str = ""
-    """URL of Prometheus."""
+    """URL of Prometheus. Empty means http://prometheus-operated.monitoring.svc.cluster.local:9090."""
     custom_prom_query: str = ""
-    """Query. Its result is compared with the threshold."""
+    """Prometheus query whose result KEDA compares with the threshold. Empty means the number of running requests."""
     scaling_threshold: str = ""
-    """Threshold."""
+    """Threshold for the result of the query, as a number. Empty means 10."""
     scaling_operator: str = ""
-    """Comparison: GreaterThan, GreaterThanOrEqual, LessThan or LessThanOrEqual."""
+    """Comparison with the threshold: GreaterThan, GreaterThanOrEqual, LessThan or LessThanOrEqual. Empty means
+    LessThanOrEqual."""
     authentication_ref: AuthenticationRef | None = None
     """Credentials that KEDA uses for Prometheus."""
     auth_modes: str = ""
-    """Authentication modes for Prometheus: basic, tls, bearer or custom. Separate several with commas."""
+    """Authentication modes for Prometheus, separated by commas: basic, tls, bearer or custom."""
 
 
 class ComponentExtensionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Replicas and rollout of a component."""
 
     min_replicas: Annotated[int, Meta(ge=0)] | None = None
-    """Minimum number of replicas. 0 scales to zero without requests. Empty means 1."""
+    """Minimum number of replicas. 0 means that the component scales to zero when there are no requests. Empty means
+    1."""
     max_replicas: Annotated[int, Meta(ge=0)] | None = None
-    """Maximum number of replicas. Empty or 0 means 3, or 2 for a router. Values below minReplicas mean minReplicas."""
+    """Maximum number of replicas. Empty or 0 means 3, or 2 for a router. A value below minReplicas counts as
+    minReplicas."""
     scale_target: int | None = None
-    """Target average of the metric per replica: percent for cpu and memory, in-flight requests for concurrency."""
+    """Target average of the metric per replica: percent for cpu and memory (80 if empty), in-flight requests for
+    concurrency (100 if empty)."""
     scale_metric: Metric | None = None
-    """Metric of the autoscaler. Empty means cpu."""
+    """Metric of the autoscaler. Empty means cpu. rps and tps require KEDA."""
     container_concurrency: Number64 | None = None
-    """Target of in-flight requests per replica if scaleTarget is empty. It limits nothing."""
+    """Target for in-flight requests per replica if scaleTarget sets none. It does not limit requests."""
     timeout_seconds: Number64 | None = None
-    """Request timeout in seconds. It has no effect, because the gateway's limits apply."""
+    """Request timeout in seconds. This field has no effect, because the gateway's limits apply."""
     canary_traffic_percent: Annotated[int, Meta(ge=0, le=100, extra_json_schema=INT64)] | None = None
-    """Percentage of requests for the changed spec. The others go to the previous one."""
+    """Percentage of requests for the changed spec. The remaining requests go to the previous spec."""
     labels: dict[str, str] = {}
-    """Labels of the pods."""
+    """Additional labels of the pods."""
     annotations: dict[str, str] = {}
-    """Annotations of the pods. An engine's ome.io/deploymentMode selects the deployment mode."""
+    """Additional annotations of the pods. On an engine, ome.io/deploymentMode selects the deployment mode."""
     min_available: Annotated[int | str, Meta(extra_json_schema=INT_OR_STRING)] | None = None
     """Minimum number or percentage of pods that evictions must leave running."""
     max_unavailable: Annotated[int | str, Meta(extra_json_schema=INT_OR_STRING)] | None = None
     """Maximum number or percentage of pods that evictions may remove. Empty means 1."""
     deployment_strategy: Annotated[Object, part("DeploymentStrategy")] | None = None
-    """Replacement of old pods by new ones, as in a Deployment."""
+    """Update strategy, as in a Deployment. Empty means a rolling update with maxUnavailable 0 and maxSurge 1."""
     keda_config: KedaConfig | None = None
     """Autoscaling of this component by KEDA."""
 
 
 class LeaderSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Pod that leads a group on several nodes, with the fields of a pod."""
+    """Leader pod of an engine or decoder on several nodes. All fields of a pod spec are allowed."""
 
     runner: RunnerSpec | None = None
-    """Main container. It is merged into the container with the same name."""
+    """Main container. It is merged with the container of the same name."""
 
     inlined: ClassVar[Object] = POD
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Worker pods of a group, with the fields of a pod."""
+    """Worker pods of an engine or decoder on several nodes. All fields of a pod spec are allowed."""
 
     size: int | None = None
-    """Number of workers per group."""
+    """Number of worker pods for each leader."""
     runner: RunnerSpec | None = None
-    """Main container. It is merged into the container with the same name."""
+    """Main container. It is merged with the container of the same name."""
 
     inlined: ClassVar[Object] = POD
 
 
 class EngineSpec(ComponentExtensionSpec, frozen=True, kw_only=True, rename="camel"):
-    """Engine, with the fields of a pod. With a decoder, it processes only prompts."""
+    """Engine, which serves the model. With a decoder, the engine only processes prompts. All fields of a pod spec are
+    allowed."""
 
     runner: RunnerSpec | None = None
-    """Main container. It is merged into the container with the same name."""
+    """Main container. It is merged with the container of the same name."""
     leader: LeaderSpec | None = None
-    """Leader pod of an engine on several nodes."""
+    """Leader pod of each replica, for an engine or decoder on several nodes."""
     worker: WorkerSpec | None = None
-    """Worker pods of an engine on several nodes."""
+    """Worker pods of each replica, for an engine or decoder on several nodes."""
     accelerator_override: Annotated[Object, part("AcceleratorSelector")] | None = None
-    """Accelerator of the engine. AcceleratorClasses are not supported: services with one are rejected."""
+    """Selection of an AcceleratorClass. It is not supported, and a service with this field is rejected."""
 
     inlined: ClassVar[Object] = POD
 
 
 class DecoderSpec(EngineSpec, frozen=True, kw_only=True, rename="camel"):
-    """Decoder, which generates answers after the engine has processed the prompt, with the fields of a pod."""
+    """Decoder, which generates answers after the engine has processed the prompt. All fields of a pod spec are
+    allowed."""
 
 
 class RouterSpec(ComponentExtensionSpec, frozen=True, kw_only=True, rename="camel"):
-    """Router, which distributes requests over the engines, with the fields of a pod."""
+    """Router, which distributes requests over the engines. All fields of a pod spec are allowed."""
 
     runner: RunnerSpec | None = None
-    """Main container. It is merged into the container with the same name."""
+    """Main container. It is merged with the container of the same name."""
     config: dict[str, str] = {}
     """Environment variables of the main container."""
 

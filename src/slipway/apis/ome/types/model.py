@@ -44,20 +44,21 @@ PARTS: dict[str, Object] = json.loads(files("slipway.apis.ome.types").joinpath("
 
 
 class ModelFormat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Format of the weights, or their library."""
+    """Format or library of the weights, with its version."""
 
     name: str
     """Name of the format, such as safetensors or gguf, or of the library, such as transformers."""
     version: str | None = None
-    """Version, as major, major.minor or major.minor.patch."""
+    """Version of the format or library, as major, major.minor or major.minor.patch."""
     operator: Operator = "Equal"
-    """In a runtime, the comparison of its version with the model's: Equal, GreaterThan or GreaterThanOrEqual."""
+    """Required relation of the runtime's version to the model's: Equal, GreaterThan or GreaterThanOrEqual. Only for
+    runtimes."""
     weight: Weight = 1
-    """In a runtime, the weight of a match in its score."""
+    """Weight of a match in the runtime's score. Only for runtimes."""
 
 
 class ModelFrameworkSpec(ModelFormat, frozen=True, kw_only=True, rename="camel"):
-    """Library of the weights."""
+    """Library that loads the weights, such as transformers."""
 
 
 class ComponentInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +71,7 @@ class ComponentInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiffusionPipelineSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Parts of a diffusion pipeline. In a runtime, the parts that a model must have; unset parts match anything."""
+    """Parts of a diffusion pipeline. In a runtime, the parts that a model must have; unset parts match any model."""
 
     class_name: str = ""
     """Class name of the pipeline, such as QwenImagePipeline."""
@@ -83,7 +84,7 @@ class DiffusionPipelineSpec(msgspec.Struct, frozen=True, kw_only=True, rename="c
     transformer: ComponentInfo | None = None
     """Transformer, which computes the steps."""
     vae: ComponentInfo | None = None
-    """VAE, which decodes the image."""
+    """Variational autoencoder (VAE), which decodes the image."""
     additional_components: Annotated[dict[str, ComponentInfo], Meta(extra_json_schema=ATOMIC_MAP)] = {}
     """Additional parts by name."""
 
@@ -92,29 +93,32 @@ class StorageSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Source of the files, and their location on the nodes."""
 
     storage_uri: str
-    """Source: hf://<owner>/<repository>[@<revision>], s3://, gs://, http(s)://, local://<path>, pvc://<claim>/<path> or
-    vendor://."""
+    """Source of the files: hf://<owner>/<repository>[@<revision>], s3://, gs://, http(s)://, local://<path>,
+    pvc://<claim>/<path> or vendor://."""
     path: str | None = None
-    """Directory for the files on the nodes."""
+    """Node directory for the files, below a directory that the operator allows. Empty means a path that the controller
+    chooses."""
     schema_path: str | None = None
-    """Path of a schema or configuration in the storage. It has no effect."""
+    """Path of a schema or configuration in the storage. This field has no effect."""
     parameters: dict[str, str] = {}
-    """Settings of the source, such as region. secretKey is the Secret key with the token."""
+    """Settings of the source. secretKey is the key of the token in the Secret, by default token. region is the region
+    of the bucket."""
     key: str | None = None
-    """Secret with credentials for the source."""
+    """Name of the Secret with credentials for the source. For a BaseModel, the operator creates it as <namespace>.<key>
+    in the namespace of the loader."""
     node_selector: Annotated[dict[str, str], Meta(extra_json_schema=ATOMIC_MAP)] = {}
-    """Labels of the nodes that get the files."""
+    """Labels of the nodes that get the files. Empty means all nodes."""
     node_affinity: Annotated[Object, core("NodeAffinity")] | None = None
     """Additional rules for the nodes that get the files."""
     download_policy: Literal["AlwaysDownload", "ReuseIfExists"] | None = None
-    """ReuseIfExists links files of the same commit that a node already has. Empty means AlwaysDownload."""
+    """ReuseIfExists reuses files of the same commit that are already on the node. Empty means AlwaysDownload."""
 
 
 class ModelExtensionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Metadata of the model."""
 
     display_name: str | None = None
-    """Display name."""
+    """Human-readable name of the model, such as Llama 3.1 8B."""
     version: str | None = None
     """Version of the model."""
     disabled: bool | None = None
@@ -122,7 +126,7 @@ class ModelExtensionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="came
     vendor: str | None = None
     """Vendor of the model, such as meta."""
     compartment_id: str | None = field(default=None, name="compartmentID")
-    """Compartment of the model."""
+    """ID of the model's compartment in Oracle Cloud. This field has no effect."""
 
 
 class BaseModelSpec(ModelExtensionSpec, frozen=True, kw_only=True, rename="camel"):
@@ -133,29 +137,30 @@ class BaseModelSpec(ModelExtensionSpec, frozen=True, kw_only=True, rename="camel
     model_format: ModelFormat | None = None
     """Format of the weights."""
     model_type: str | None = None
-    """Model family: model_type in config.json."""
+    """Model family, such as llama, from model_type in config.json."""
     model_framework: ModelFrameworkSpec | None = None
-    """Library of the weights."""
+    """Library that loads the weights, such as transformers."""
     model_architecture: str | None = None
     """Model architecture, such as LlamaForCausalLM."""
     quantization: str | None = None
     """Quantization of the weights, such as fp8 or int4."""
     model_parameter_size: str | None = None
-    """Number of parameters, such as 1.24B."""
+    """Number of stored parameters, such as 1.24B."""
     model_capabilities: Strings = ()
-    """Capabilities, such as TEXT_TO_TEXT or EMBEDDING."""
+    """Capabilities of the model, such as TEXT_TO_TEXT or EMBEDDING."""
     api_capabilities: Strings = ()
-    """Supported endpoints, such as OPENAI_V1_CHAT_COMPLETIONS."""
+    """Endpoints that the model supports, such as OPENAI_V1_CHAT_COMPLETIONS. This field has no effect."""
     model_configuration: dict[str, Any] | None = None
-    """Configuration of the model. Informational."""
+    """Configuration of the model. This field has no effect."""
     serving_mode: Strings = ()
-    """On-demand or Dedicated. Informational."""
+    """Serving modes of the model: On-demand or Dedicated. This field has no effect."""
     max_tokens: Annotated[int, Meta(extra_json_schema=INT32)] | None = None
-    """Maximum tokens of prompt and answer."""
+    """Maximum number of tokens in prompt and answer together."""
     diffusion_pipeline: DiffusionPipelineSpec | None = None
     """Parts of a diffusion pipeline."""
     additional_metadata: dict[str, str] = {}
-    """Additional metadata: type, and tokenizer for benchmarks."""
+    """Additional metadata. Benchmarks use the key tokenizer. The selection of a runtime uses the key parameterSize, the
+    real number of parameters of a quantized model."""
 
 
 class ObjectReference(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,27 +176,28 @@ class FineTunedWeightSpec(ModelExtensionSpec, frozen=True, kw_only=True, rename=
     """Weights that are added to a base model, or that are already merged with it."""
 
     base_model_ref: ObjectReference
-    """Base model of the weights."""
+    """Base model to which the weights belong."""
     model_type: str
     """Type of the weights: LoRA, Adapter, Distillation or Tfew."""
     hyper_parameters: dict[str, Any]
-    """Training parameters. strategy becomes a pod label."""
+    """Training parameters. The value of strategy becomes a pod label."""
     storage: StorageSpec
     """Source of the files, and their location on the nodes."""
     configuration: dict[str, Any] | None = None
-    """With merged_weights true, the weights are complete and replace the base model's."""
+    """Settings of the weights. If merged_weights is true, the weights are complete and replace those of the base
+    model."""
     training_job_ref: ObjectReference | None = None
-    """Training job of the weights. Informational."""
+    """Job that trained the weights. This field has no effect."""
 
 
 class ModelStatusSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed state of the model."""
 
     state: State
-    """Ready means that a node has the files. Failed means that no node has them and at least one could not get them.
-    In_Transit means that a download is in progress."""
+    """Ready means that at least one node has the files. Failed means that no node has the files, and that the spec is
+    invalid or a node could not get the files. In_Transit means that work is in progress."""
     lifecycle: str | UnsetType = UNSET
-    """Deprecated, Experiment, Public or Internal. Set by other programs."""
+    """Lifecycle stage that another program has set: Deprecated, Experiment, Public or Internal."""
     nodes_ready: Strings | UnsetType = UNSET
     """Nodes that have the files."""
     nodes_failed: Strings | UnsetType = UNSET
@@ -199,13 +205,14 @@ class ModelStatusSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     size: str | UnsetType = UNSET
     """Size of the files, such as 2.3 GiB."""
     done_bytes: Number64 | UnsetType = UNSET
-    """Number of downloaded bytes, over all nodes that download."""
+    """Total number of downloaded bytes on all nodes that are downloading."""
     total_bytes: Number64 | UnsetType = UNSET
-    """Total number of bytes, when known."""
+    """Total number of bytes to download on these nodes, when known."""
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: Conditions | UnsetType = UNSET
-    """Accepted, Available and Progressing. FieldsIgnored if a field has no effect."""
+    """Conditions Accepted, Available and Progressing, FieldsIgnored if a field has no effect, and the summary
+    conditions Ready, Reconciling and Stalled."""
 
 
 _OF_BASE_MODELS = (

@@ -41,31 +41,30 @@ POD_FIELDS = (
 
 
 class SupportedModelFormat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Models that a runtime supports. A model must match every field. If the runtime has no architecture or
-    quantization, the model must have none either."""
+    """Models that a runtime supports. A model must match every field of the entry."""
 
     model_format: ModelFormat
     """Format of the weights."""
     model_framework: ModelFrameworkSpec
-    """Library of the weights."""
+    """Library that loads the weights, such as transformers."""
     name: str | None = None
-    """Name of the format in older versions of the API. It has no effect."""
+    """Name of the format in older versions of the API. This field has no effect."""
     model_type: str | None = None
-    """Model family. It has no effect."""
+    """Model family. This field has no effect."""
     version: str | None = None
-    """Version of the format in older versions of the API. It has no effect."""
+    """Version of the format in older versions of the API. This field has no effect."""
     model_architecture: str | None = None
-    """Model architecture, such as LlamaForCausalLM."""
+    """Required model architecture, such as LlamaForCausalLM. Empty matches only models without an architecture."""
     quantization: str | None = None
-    """Quantization of the weights."""
+    """Required quantization of the weights. Empty matches all models except those with fp8, fbgemm_fp8 or int4."""
     diffusion_pipeline: DiffusionPipelineSpec | None = None
     """Required parts of a diffusion pipeline."""
     auto_select: bool | None = None
-    """If true, services without a runtime can get this one for models that match this entry."""
+    """If true, the controller can select this runtime for a matching model if the service does not name a runtime."""
     priority: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
-    """Priority over other matching runtimes; the highest wins. Empty means 1."""
+    """Factor for the runtime's score. The matching runtime with the highest score is selected. Empty means 1."""
     accelerator_config: dict[str, Annotated[Object, part("AcceleratorModelConfig")]] = {}
-    """Changes for each AcceleratorClass. They have no effect."""
+    """Settings for each AcceleratorClass. This field has no effect."""
 
 
 class ModelSizeRangeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,16 +77,16 @@ class ModelSizeRangeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcceleratorRequirements(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Accelerators that the runtime supports. Only the class names have an effect."""
+    """Accelerators that the runtime supports. They have no effect, because AcceleratorClasses are not supported."""
 
     accelerator_classes: Strings = ()
-    """Names of AcceleratorClasses. A service can require one of them."""
+    """Names of AcceleratorClasses. They have no effect."""
     min_memory: Natural | None = None
-    """Minimum memory in GB. It has no effect."""
+    """Minimum memory in GB. This field has no effect."""
     min_compute_performance: Natural | None = field(default=None, name="minComputePerformanceTFLOPS")
-    """Minimum performance in TFLOPS. It has no effect."""
+    """Minimum performance in TFLOPS. This field has no effect."""
     min_architecture_version: str | None = None
-    """Minimum architecture version. It has no effect."""
+    """Minimum architecture version. This field has no effect."""
     required_features: Strings = ()
     """Required features. They have no effect."""
     preferred_precisions: Strings = ()
@@ -99,11 +98,11 @@ class ServingRuntimePodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="c
     with the runner's name have an effect."""
 
     node_selector: dict[str, str] = {}
-    """Labels of the nodes that can run the pod."""
+    """Labels of the nodes that can run the pods."""
     labels: dict[str, str] = {}
-    """Labels of the pod."""
+    """Labels of the pods."""
     annotations: dict[str, str] = {}
-    """Annotations of the pod."""
+    """Annotations of the pods."""
 
     inlined: ClassVar[Object] = {"properties": {name: POD["properties"][name] for name in POD_FIELDS}}
 
@@ -112,30 +111,31 @@ class WorkerPodSpec(ServingRuntimePodSpec, frozen=True, kw_only=True, rename="ca
     """Worker pods in older versions of the API."""
 
     size: int | None = None
-    """Number of workers per group."""
+    """Number of worker pods for each leader. Empty means 1."""
 
 
 class ServingRuntimeSpec(ServingRuntimePodSpec, frozen=True, kw_only=True, rename="camel"):
     """Supported models, and the pods that serve them. A service's fields take precedence."""
 
     supported_model_formats: Annotated[tuple[SupportedModelFormat, ...], Meta(extra_json_schema=ATOMIC)] = ()
-    """Supported models."""
+    """Models that the runtime supports. A model must match every field of one entry."""
     model_size_range: ModelSizeRangeSpec | None = None
-    """Supported model sizes."""
+    """Range of supported model sizes, as numbers of parameters."""
     disabled: bool | None = None
     """If true, services cannot use the runtime."""
     engine_config: EngineSpec | None = None
-    """Engine."""
+    """Defaults for the engine of a service."""
     decoder_config: DecoderSpec | None = None
-    """Decoder, for services that have one."""
+    """Defaults for the decoder of a service that has one."""
     router_config: RouterSpec | None = None
-    """Router, for services that have one."""
+    """Defaults for the router of a service that has one."""
     protocol_versions: Strings = ()
-    """Supported protocols, such as openAI."""
+    """Protocols that the runtime supports, such as openAI. This field is only informational."""
     workers: WorkerPodSpec | None = None
-    """Worker pods of an engine on several nodes, in older versions of the API. Only without engineConfig."""
+    """Worker pods of an engine on several nodes, in older versions of the API. This field has no effect if engineConfig
+    is set."""
     accelerator_requirements: AcceleratorRequirements | None = None
-    """Accelerators that the runtime supports."""
+    """Accelerators that the runtime supports. They have no effect, because AcceleratorClasses are not supported."""
 
 
 class ServingRuntimeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -144,7 +144,7 @@ class ServingRuntimeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: Conditions | UnsetType = UNSET
-    """Accepted, and others if they apply."""
+    """Conditions Accepted, Ready, Reconciling and Stalled."""
 
 
 _COLUMNS = (

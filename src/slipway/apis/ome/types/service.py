@@ -44,12 +44,12 @@ class ModelRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     """Name of a BaseModel in the namespace, or of a ClusterBaseModel."""
     kind: str = names.CLUSTER_BASE_MODEL.kind
-    """Kind of the model. FineTunedWeight serves the weights of that name with their base model. Otherwise, a BaseModel
-    in the namespace takes precedence over a ClusterBaseModel, whatever the kind."""
+    """Kind of the model. FineTunedWeight serves the weights of that name with their base model. With any other kind, a
+    BaseModel in the namespace takes precedence over a ClusterBaseModel."""
     api_group: Group = names.GROUP
-    """API group of the kind."""
+    """API group of the kind. This field has no effect."""
     fine_tuned_weights: Strings = ()
-    """Names of FineTunedWeights to add to the model, or to serve instead."""
+    """Names of FineTunedWeights to add to the model, or to serve instead of the model."""
 
 
 class ServingRuntimeRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -58,32 +58,33 @@ class ServingRuntimeRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     name: str
     """Name of a ServingRuntime in the namespace, or of a ClusterServingRuntime."""
     kind: str = names.CLUSTER_SERVING_RUNTIME.kind
-    """Kind of the runtime. A ServingRuntime in the namespace always takes precedence over a ClusterServingRuntime."""
+    """Kind of the runtime. This field has no effect: a ServingRuntime in the namespace always takes precedence over a
+    ClusterServingRuntime."""
     api_group: Group = names.GROUP
-    """API group of the kind."""
+    """API group of the kind. This field has no effect."""
 
 
 class PredictorModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Model, runtime and main container in older versions of the API."""
 
     base_model: str | None = None
-    """Name of the model."""
+    """Name of a BaseModel in the namespace, or of a ClusterBaseModel."""
     runtime: str | None = None
-    """Name of the runtime."""
+    """Name of a ServingRuntime in the namespace, or of a ClusterServingRuntime."""
     fine_tuned_weights: Strings = ()
-    """Names of FineTunedWeights."""
+    """Names of FineTunedWeights to add to the model, or to serve instead of the model."""
     storage_uri: str | None = None
-    """Source of weights. It has no effect; specify a model instead."""
+    """Source of the weights. This field has no effect; set baseModel instead."""
     runtime_version: str | None = None
-    """Version of the runtime's image. It has no effect."""
+    """Version of the runtime's image. This field has no effect."""
     protocol_version: str | None = None
-    """Protocol of the engine. It has no effect."""
+    """Protocol of the engine. This field has no effect."""
 
     inlined: ClassVar[Object] = inlined("Container", ("name", *PROBES))
 
 
 class PredictorSpec(ComponentExtensionSpec, frozen=True, kw_only=True, rename="camel"):
-    """Model, runtime and engine in older versions of the API, with the fields of a pod."""
+    """Model, runtime and engine in older versions of the API. All fields of a pod spec are allowed."""
 
     model: PredictorModel | None = None
     """Model, runtime and main container."""
@@ -99,20 +100,21 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     model: ModelRef | None = None
     """Model that the service serves."""
     runtime: ServingRuntimeRef | None = None
-    """Runtime of the service. Empty means the one that matches the model best."""
+    """Runtime of the service. Empty means the runtime that matches the model best."""
     engine: EngineSpec | None = None
-    """Engine."""
+    """Engine, which serves the model. All fields of a pod spec are allowed."""
     decoder: DecoderSpec | None = None
-    """Decoder, which generates the answers. The engine then processes only prompts."""
+    """Decoder, which generates the answers. The engine then only processes prompts. All fields of a pod spec are
+    allowed."""
     router: RouterSpec | None = None
-    """Router, which distributes requests over the engines."""
+    """Router, which distributes requests over the engines. All fields of a pod spec are allowed."""
     predictor: PredictorSpec | None = None
     """Model, runtime and engine in older versions of the API. The condition PredictorDeprecated lists the current
     fields."""
     keda_config: KedaConfig | None = None
-    """Autoscaling by KEDA for components without their own setting."""
+    """Settings for autoscaling by KEDA. Settings in the kedaConfig of a component take precedence."""
     accelerator_selector: Annotated[Object, part("AcceleratorSelector")] | None = None
-    """Accelerator of the service. AcceleratorClasses are not supported: services with one are rejected."""
+    """Selection of an AcceleratorClass. It is not supported, and a service with this field is rejected."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -123,43 +125,43 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 
 
 class ScoredRuntime(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A matching runtime."""
+    """A runtime that matches the model."""
 
     name: str
     """Name of the runtime."""
     kind: str
-    """ServingRuntime or ClusterServingRuntime."""
+    """Kind of the runtime: ServingRuntime or ClusterServingRuntime."""
     score: Number64 | UnsetType = UNSET
-    """Score of the match."""
+    """Score of the match: the priority times the sum of the weights of format and framework."""
 
 
 class SelectedRuntime(ScoredRuntime, frozen=True, kw_only=True, rename="camel"):
-    """Selected runtime and alternatives."""
+    """Runtime that the service uses, and other runtimes that match the model."""
 
     chosen: str
-    """Service if the spec names the runtime, Selection if the controller selected it."""
+    """Origin of the choice: Service if the spec names the runtime, Selection if the controller selected it."""
     next: Annotated[tuple[ScoredRuntime, ...], Meta(extra_json_schema=ATOMIC)] | UnsetType = UNSET
-    """The next two best matches."""
+    """The two best matches among the other runtimes."""
     better: ScoredRuntime | UnsetType = UNSET
-    """A better match that was created later. To use it, set it in spec.runtime."""
+    """Runtime that matches the model better than the one in use. To switch to it, name it in spec.runtime."""
 
 
 class ExcludedRuntime(msgspec.Struct, frozen=True, kw_only=True):
-    """A runtime that does not match."""
+    """A runtime that does not match the model."""
 
     name: str
     """Name of the runtime."""
     kind: str
-    """ServingRuntime or ClusterServingRuntime."""
+    """Kind of the runtime: ServingRuntime or ClusterServingRuntime."""
     reason: str
-    """First mismatch."""
+    """Most important reason why the runtime does not match."""
 
 
 class ServiceCondition(Condition, frozen=True, rename="camel"):
     """One aspect of the service's state."""
 
     severity: str = ""
-    """Info if the condition has no effect on Ready."""
+    """Severity of the condition in the original OME. Never set by Slipway."""
 
 
 class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -174,24 +176,25 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     model_status: Annotated[Object, part("ModelStatus")] | UnsetType = UNSET
     """Observed state of the model in the pods."""
     runtime: SelectedRuntime | UnsetType = UNSET
-    """Selected runtime and alternatives."""
+    """Runtime that the service uses, and other runtimes that match the model."""
     excluded: Annotated[tuple[ExcludedRuntime, ...], Meta(extra_json_schema=ATOMIC)] | UnsetType = UNSET
-    """If no runtime matches: up to 50 runtimes with their first mismatch, the closest first."""
+    """Up to 50 runtimes, closest match first, each with the most important reason why it does not match. Only set if no
+    runtime matches."""
     excluded_count: int | UnsetType = UNSET
-    """If no runtime matches: number of all runtimes."""
+    """Total number of runtimes that do not match. Only set if no runtime matches."""
     replicas: int | UnsetType = UNSET
     """Number of pods of the component that receives requests."""
     ready_replicas: int | UnsetType = UNSET
     """Number of ready pods of the component that receives requests."""
     annotations: dict[str, str] | UnsetType = UNSET
-    """Additional facts, as in the original."""
+    """Additional facts in the original OME. Never set by Slipway."""
     model_id: str | UnsetType = UNSET
-    """The ID that clients send. Missing if there is none."""
+    """Model ID that clients send. Missing if the gateway does not serve the model."""
     observed_generation: Number64 | UnsetType = UNSET
     """The spec generation that this status describes."""
     conditions: tuple[ServiceCondition, ...] | UnsetType = UNSET
-    """Accepted, Available, Progressing, Routed, EngineReady, DecoderReady, RouterReady, CanaryReady, IngressReady,
-    RuntimeFits, and others if they apply."""
+    """Conditions Accepted, Available, Progressing, Routed, EngineReady, DecoderReady, RouterReady, CanaryReady,
+    IngressReady and RuntimeFits, others if they apply, and the summary conditions Ready, Reconciling and Stalled."""
 
 
 SERVICE = CustomResource(
