@@ -41,7 +41,7 @@ def licence(text: str) -> str:
 
 
 def human(size: float) -> str:
-    """Format a number of bytes for people, such as ``1.5 GiB``."""
+    """Format a number of bytes in human-readable form, with a binary unit, such as ``1.5 GiB``."""
     unit = UNITS[0]
     for unit in UNITS:
         if size < 1024 or unit == UNITS[-1]:

@@ -25,7 +25,7 @@ MOST_BYTES = 4 << 20
 """Maximum size of a configuration in bytes. Most have a few KiB; some list thousands of classes."""
 MOST_COMPONENTS = 32
 LONGEST = 128
-"""Maximum length of a text in characters. Longer texts are cut off."""
+"""Maximum length, in characters, of a string taken from a model's files. Longer strings are cut off."""
 MOST_TOKENS = (1 << 31) - 1
 CONTEXT = ("seq_length", "max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "n_ctx")
 TEXT = ("text_config", "llm_config", "language_config", "thinker_config")

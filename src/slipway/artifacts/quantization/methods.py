@@ -259,7 +259,8 @@ def _quanto(settings: Mapping[str, Any]) -> Scheme:
 
 
 def _torchao(settings: Mapping[str, Any]) -> Scheme:
-    """Return the encoding of torchao. Each 8-bit weight is one value, and 4-bit weights have several layouts."""
+    """Return the encoding of torchao: 4-bit weights packed into 32-bit values, or one weight per 8-bit value. The
+    number of weights per value is unknown for ``intx``, ``uintx`` and all other types."""
     kind = settings.get("quant_type")
     text = repr(kind).lower()[:4096]
     if "int4" in text or "uintx" in text or "intx" in text:

@@ -409,7 +409,8 @@ def _route(service: Object) -> Object | None:
 
 
 def with_annotations_bounded(obj: Object) -> Object:
-    """Return the object with each annotation that is longer than any of ours replaced by a short placeholder."""
+    """Return the object with each annotation of more than ``MOST_BYTES`` characters replaced by ``OVERSIZED``, a string
+    that all objects share."""
     annotations = annotations_of(obj)
     if all(len(text) <= MOST_BYTES for text in annotations.values()):
         return obj

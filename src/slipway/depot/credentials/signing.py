@@ -72,8 +72,8 @@ def generate_key() -> bytes:
 
 
 def key_set(pem: bytes) -> str:
-    """Return the JSON Web Key Set with the public key of ``pem``, a private key. Raise ValueError if the key is
-    invalid."""
+    """Return, as JSON text, the JSON Web Key Set with the public key that belongs to the private key ``pem``. Raise
+    ValueError if the key is invalid or not on the curve P-256."""
     return msgspec.json.encode({"keys": [public(_key(pem))]}).decode()
 
 

@@ -121,7 +121,7 @@ class Uploads:
         return web.Response(status=204, headers=headers)
 
     async def head(self, request: web.Request) -> web.Response:
-        """Respond with the number of stored bytes."""
+        """Respond with the number of stored bytes and, if it is known, the length of the file, in tus headers."""
         state = await self._state(await self._authorize(request))
         headers = {TUS: TUS_VERSION, "Upload-Offset": str(state.offset)}
         if state.length is not None:

@@ -70,8 +70,8 @@ def used_bytes(model: Object, key: bytes, now: float, copies: int = 1) -> int:
 
 
 def reported(model: Object, most: int) -> int:
-    """Return the size in bytes, at most ``most``, that a publisher reports for a model without an artifact. Return 0 if
-    it reports none."""
+    """Return the size in bytes, at most ``most``, that a publisher reports for a model whose artifact has no digest.
+    Return 0 if the artifact has a digest, or if no size is reported."""
     size = _size(model) if _artifact_bytes(model) is None else None
     return min(max(size, 0), most) if size is not None else 0
 

@@ -35,10 +35,10 @@ def server(run: str, backend: str = "%[be_name]") -> str:
 
 
 def sections(settings: Settings, after_hold: str, last_rules: str) -> str:
-    """Return the sections with the frontend for waiting requests, and the backend for a process that replaces this
-    one.
+    """Return two sections of haproxy.cfg: the frontend in which requests wait, and the backend that leads to the same
+    frontend of the HAProxy process that replaces the current one during a reload.
 
-    ``after_hold`` are the rules after a wait, and ``last_rules`` those for every request to a model.
+    ``after_hold`` contains the rules that apply after a wait, and ``last_rules`` those for every request to a model.
     """
     run = settings.run_directory
     return f"""\

@@ -219,7 +219,8 @@ def _with_account(pod: Object) -> Object:
 
 
 def _without_empty_fields(container: Object) -> Object:
-    """Return a container without an empty name or image. Typed clients must write these fields as empty strings."""
+    """Return the container without its ``name`` and ``image`` fields if they are empty. Typed clients cannot omit these
+    fields, so they write an empty string for a field that is not set."""
     return {field: value for field, value in container.items() if value or field not in ("image", "name")}
 
 

@@ -42,8 +42,8 @@ PINNED, LOADERS = "pinned", "loaders"
 """Indexes of Jobs that load a model onto a node. PINNED: the node if the Job may still write, and the node with the
 model's uid. LOADERS: the namespace of the model's authors if the Job has not ended."""
 WORKING, NEW = "working", "new"
-"""Indexes of Jobs that use a turn: the node with the namespace of the model's authors. NEW contains Jobs without pods,
-and WORKING the other Jobs."""
+"""Indexes of Jobs that use a turn, by ``<node>/<namespace of the model's authors>``. NEW contains the Jobs that have
+not had a pod yet, and WORKING contains all others."""
 MOST_EXAMINED = 16
 """Number of models of one kind that are examined in a queue, oldest first, to find those that wait for a node. The
 other models are examined one group of this size at a time, because the first models may not be for this node."""

@@ -1,4 +1,5 @@
-"""The functions that turn an InferenceService into child objects and a status."""
+"""The API of InferenceServices: its watches, and a table of the functions that turn a service into child objects and
+a status. Pure."""
 
 from __future__ import annotations
 

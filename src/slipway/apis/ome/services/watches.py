@@ -1,7 +1,8 @@
-"""Watches: the services that a change of another object affects. Pure.
+"""Watches: the services that are affected by a change to another object. Pure.
 
-A change of a runtime affects the services that name the runtime, and services that name no runtime and could select it.
-A change of a model affects the services that name the model, unless only the progress of its download changes.
+A change to a runtime affects the services that name the runtime, and services that name no runtime and could select it.
+A change to a model affects the services that name the model or one of its FineTunedWeights, unless the change is only
+in fields that services do not read, such as the progress of a download.
 """
 
 from __future__ import annotations

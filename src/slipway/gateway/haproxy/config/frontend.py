@@ -1,4 +1,4 @@
-"""The public frontend of HAProxy, with the rules for every request in their order. Pure."""
+"""HAProxy's public frontend: the rules for every request, in the order in which HAProxy applies them. Pure."""
 
 from __future__ import annotations
 
