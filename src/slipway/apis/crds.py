@@ -15,7 +15,7 @@ from slipway.kube.schemas.crd import Column, CustomResource, to_yaml
 CATEGORY = "slipway"
 """Category of all kinds. ``kubectl get slipway`` lists their resources."""
 STATE = Column("State", "string", '.status.conditions[?(@.type=="Ready")].reason')
-"""Column of every kind that has no column State of its own: the reason of the condition Ready, such as ``Ready`` or
+"""Column of every kind that has no own column State: the reason of the condition Ready, such as ``Ready`` or
 ``ChangeFailed``."""
 MODEL_ID = Column("Model ID", "string", ".status.modelId")
 """Column with the ID that clients send, for kinds that the gateway serves."""
