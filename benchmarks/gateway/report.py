@@ -83,9 +83,9 @@ class Ratio:
 
 
 def ratio(theirs: Measured, ours: Measured) -> Ratio | None:
-    """None where there are no rounds in which both were measured."""
+    """None if there are no rounds in which both were measured, or if ours took no CPU time that was counted."""
     pairs = [(t, o) for t, o in zip(theirs.cpu_by_round, ours.cpu_by_round, strict=False) if t is not None and o]
-    if not pairs:
+    if not pairs or not min(ours.cpu):
         return None
     each = [t / o for t, o in pairs]
     return Ratio(min(theirs.cpu) / min(ours.cpu), min(each), max(each))

@@ -30,6 +30,13 @@ def test_the_best_round_counts_and_the_spread_says_how_far_the_worst_lies_above_
     assert document["spread_percent"] == 50.0
 
 
+def test_there_is_no_ratio_to_a_round_without_cpu_time() -> None:
+    """Idle streams can take less than the kernel's clock tick."""
+    ours, theirs = measured("slipway", 0, 10_000), measured("envoy", 10_000, 20_000)
+    assert report.document(theirs, ours, None)["to_ours"] is None
+    assert report.table([ours, theirs], {})
+
+
 @pytest.mark.parametrize(
     ("theirs", "tie"),
     [
