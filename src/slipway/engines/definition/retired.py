@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 VALUE = "{}"
-"""Placeholder in a successor for the value of the retired flag."""
+"""Placeholder for the value of a retired flag in the arguments of ``Retired.successor``."""
 LETTERS = 3
 """Minimum number of characters of a flag's last word that an abbreviation must contain."""
 BOOLEANS = {"true": "true", "1": "true", "false": "false", "0": "false"}

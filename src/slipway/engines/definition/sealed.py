@@ -53,9 +53,9 @@ def seals_in(
 
 
 def cleared(env: Iterable[Object], env_from: Sequence[Object], names: Sequence[str]) -> tuple[Object, ...]:
-    """Return the environment variables in ``names`` with empty values, except those in ``env``. Empty unless the
-    container takes environment variables from Secrets or ConfigMaps (``env_from``): their content is unknown, and
-    variables of the container itself take precedence over it."""
+    """Return the environment variables in ``names``, except those in ``env``, with empty values. They take precedence
+    over ``env_from``, so that Secrets and ConfigMaps, whose content is unknown, cannot set these variables. Return an
+    empty tuple if the container has no ``env_from``."""
     env_names = {str(one.get("name")) for one in env}
     return tuple({"name": name, "value": ""} for name in names if name not in env_names) if env_from else ()
 

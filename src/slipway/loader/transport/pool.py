@@ -82,7 +82,8 @@ class Pool(urllib3.PoolManager):
 
 
 def _named_region(raw: urllib3.BaseHTTPResponse) -> str:
-    """Return the bucket's region from a response, or an empty string if the response does not name one."""
+    """Return the bucket's region from a response, or an empty string if the response does not name one, or its status
+    is not in ``ELSEWHERE``."""
     if raw.status not in ELSEWHERE:
         return ""
     named = NAMED_REGION.search(raw.data)

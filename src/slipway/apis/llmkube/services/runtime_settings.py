@@ -1,4 +1,4 @@
-"""The conditions that report which settings of vLLM and SGLang have an effect. Pure."""
+"""The conditions that report whether the settings of vLLM and SGLang are valid. Pure."""
 
 from __future__ import annotations
 

@@ -335,7 +335,7 @@ class RouterGatewayStatus(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     endpoint: str | UnsetType = UNSET
     """URL of the Gateway."""
     model_name: str | UnsetType = UNSET
-    """Name of the model."""
+    """Model ID that the Gateway routes to the ModelRouter."""
     route_ready: bool | UnsetType = UNSET
     """True if the Gateway has the route."""
     auth_enabled: bool | UnsetType = UNSET

@@ -1,1 +1,1 @@
-"""Selection of the runtime that serves a model, with the reasons that exclude each other runtime. Pure."""
+"""Selection of the runtime that serves a model, and the reasons why runtimes do not fit. Pure."""

@@ -1,4 +1,4 @@
-"""Selection: the choice of the runtime that serves a model, and the reasons that exclude each other runtime. Pure.
+"""Selection: the choice of the runtime that serves a model, and the reasons that exclude every other runtime. Pure.
 
 A runtime lists the formats that it supports. An entry fits a model with the same format, framework, architecture and
 quantization. If an entry omits one of these fields, the model must omit it as well. If several runtimes fit, runtimes

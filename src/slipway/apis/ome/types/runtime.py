@@ -58,7 +58,7 @@ class SupportedModelFormat(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     quantization: str | None = None
     """Required quantization of the weights. Empty matches all models except those with fp8, fbgemm_fp8 or int4."""
     diffusion_pipeline: DiffusionPipelineSpec | None = None
-    """Required parts of a diffusion pipeline."""
+    """Required parts of a diffusion pipeline. If unset, models match with or without a pipeline."""
     auto_select: bool | None = None
     """If true, the controller can select this runtime for a matching model if the service does not name a runtime."""
     priority: Annotated[int, Meta(ge=1, extra_json_schema=INT32)] | None = None
