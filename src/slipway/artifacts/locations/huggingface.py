@@ -76,8 +76,8 @@ def fault_of_host(text: str) -> str:
 
 
 def what_to_write(text: str, before: str = "") -> str:
-    """Return the end of a message, which suggests the correct name in place of a name in another tool's syntax. Empty
-    for any other name. ``before`` is the prefix of a correct name."""
+    """Return the end of a message that suggests the correct spelling of a name in another tool's syntax. Empty for any
+    other name. ``before`` is the prefix of a correct name."""
     name = parse_foreign_name(text)
     if name is None:
         return ""

@@ -118,7 +118,7 @@ class Exchange:
             clock or Clock(),
         )
         self._rights: Mapping[str, Rights] = {}
-        """Rights from which the limits in the ledger come."""
+        """Rights whose limits are in the ledger."""
         self._seal: Seal | None = None
         self._key_error = ""
         """Reason why the key cannot be used, as last logged."""
@@ -170,7 +170,7 @@ class Exchange:
     async def step(self) -> bool:
         """Run a round if there are shared limits, or holders that had some. Return whether there are any.
 
-        Do nothing without a snapshot, because all holders would seem to have no limits.
+        Do nothing without a snapshot, because no holder would seem to have limits.
         """
         snapshot = self._get_snapshot()
         if snapshot is None:
@@ -187,7 +187,8 @@ class Exchange:
         return limited
 
     async def try_round(self, snapshot: ExchangeSnapshot) -> None:
-        """Run a round. Log a failure, because the next round retries the failed steps."""
+        """Run a round of the exchange. Log a failure instead of raising it, because the next round retries the failed
+        steps."""
         try:
             await self.run_round(snapshot)
         except CommandError as error:

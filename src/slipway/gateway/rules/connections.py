@@ -184,10 +184,10 @@ def refuse_crowded(settings: Settings, acl: str | None = None) -> str:
 
 
 def refuse_waits(settings: Settings, most: int) -> str:
-    """Return the rules that reject a request that would wait for the first time, if ``most`` other requests already
-    wait for the first time, or the client address has used its share of them.
+    """Return the rules that limit first waits: to ``most`` requests in total, and to a share of them per client
+    address.
 
-    Requests that have waited before are neither counted nor rejected.
+    HAProxy rejects further requests. It neither counts nor rejects requests that have waited before.
     """
     first = f"!{{ req.fhdr({TRIES}) -m found }}"
     unreachable = errors.return_rule(errors.UNREACHABLE)

@@ -83,7 +83,8 @@ class OwnUse:
         gateways remain, this gateway plans no more of them before all other gateways know this version."""
 
     def reset_entry(self, birth: str) -> None:
-        """Reset the state of the entry in HAProxy, which has a new entry, or none if ``birth`` is empty."""
+        """Reset the state for a new entry in HAProxy with the given ``birth``, or for no entry if ``birth`` is
+        empty."""
         self.birth, self.requests, self.last_grant, self.eager = birth, 0, None, False
         self.until = self.planned = (0, 0)
 
