@@ -87,7 +87,7 @@ def test_models_that_ask_for_a_gpu_get_one_each_and_answer(
     assert chat(gateway_url, service).status == 200
 
 
-def test_a_gpu_that_falls_ill_is_no_longer_offered_and_a_model_that_finds_none_says_so(
+def test_a_node_withdraws_unhealthy_gpus_and_a_model_reports_the_shortage(
     cluster: Cluster, namespace: str, node: Node
 ) -> None:
     assert offered(cluster, node) == "2"

@@ -15,7 +15,9 @@ def test_an_image_that_cannot_be_pulled(cluster: Cluster, namespace: str) -> Non
     cluster.wait_ready(namespace, name)
 
 
-def test_what_only_the_operator_can_allow(cluster: Cluster, namespace: str) -> None:
+def test_a_spec_that_only_the_operator_can_allow_is_refused_while_the_last_one_serves(
+    cluster: Cluster, namespace: str
+) -> None:
     name = unique("allowed")
     cluster.make_model(namespace, name)
     cluster.wait_ready(namespace, name)

@@ -115,7 +115,7 @@ def test_kubectl_shows_what_a_person_wants_to_know(kubeai: KubeAI, namespace_of_
     assert {"OLlama", "ollama://qwen2:0.5b", "1"} <= set(row)
 
 
-def test_status_tells_a_ready_model(kubeai: KubeAI, namespace_of_all: str, models: Models) -> None:
+def test_the_status_describes_a_ready_model(kubeai: KubeAI, namespace_of_all: str, models: Models) -> None:
     status: Object = kubeai.model(namespace_of_all, models["VLLM"])["status"]
     assert (status["replicas"]["all"], status["replicas"]["ready"]) == (1, 1)
     seen = {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}

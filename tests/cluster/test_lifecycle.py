@@ -30,7 +30,7 @@ def test_a_model_becomes_its_documented_children(cluster: Cluster, namespace: st
     assert children["ServiceAccount"]["automountServiceAccountToken"] is False
 
 
-def test_status_tells_a_ready_model(cluster: Cluster, namespace: str) -> None:
+def test_the_status_describes_a_ready_model(cluster: Cluster, namespace: str) -> None:
     name = unique("status")
     cluster.make_model(namespace, name)
     status = cluster.wait_ready(namespace, name)["status"]

@@ -21,7 +21,7 @@ def of_another(cluster: Cluster) -> Iterator[None]:
     cluster.kubectl("label", "apiservice", API, f"{OURS}=slipway", "--overwrite")
 
 
-def test_it_tells_what_nodes_and_pods_use(cluster: Cluster) -> None:
+def test_metrics_server_reports_the_usage_of_nodes_and_pods(cluster: Cluster) -> None:
     wait(
         "there are metrics of the node",
         PATIENCE,

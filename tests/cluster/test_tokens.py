@@ -34,7 +34,7 @@ def test_a_token_reaches_the_hub(cluster: Cluster, namespace: str, way: dict[str
     cluster.wait_ready(namespace, name)
 
 
-def test_a_missing_token_is_said_and_the_secret_heals_it(cluster: Cluster, namespace: str) -> None:
+def test_a_missing_token_is_reported_and_the_secret_fixes_it(cluster: Cluster, namespace: str) -> None:
     name = unique("token")
     optional = [{"secretRef": {"name": "hub", "optional": True}}]
     cluster.make_model(namespace, name, source=GATED, envFrom=optional)

@@ -79,7 +79,7 @@ async def test_rows_8_to_10_a_watch_that_fails_is_taken_up_again(idle: Run, acti
     assert idle.controller.exits == []
 
 
-async def test_row_9_lists_of_many_pages_whose_rest_expires(idle: Run) -> None:
+async def test_row_9_a_list_starts_again_when_its_remaining_pages_expire(idle: Run) -> None:
     idle.proxy.page = 1
     idle.proxy.faults.append(Fault(lambda one: "continue" in one.query, answer(410, "Expired")))
     for name in ("a", "b", "c"):
@@ -150,7 +150,7 @@ async def test_row_23_a_token_that_was_rotated(idle: Run) -> None:
     assert idle.controller.exits == []
 
 
-async def test_row_23_a_right_that_was_lost_for_one_kind_is_said_and_the_others_go_on(idle: Run) -> None:
+async def test_row_23_a_lost_right_for_one_kind_is_reported_and_the_other_kinds_continue(idle: Run) -> None:
     lost = Fault(lambda one: one.write and one.resource == "services", answer(403, "Forbidden", "no right"), 10**6)
     idle.proxy.faults.append(lost)
     await idle.controller.start()

@@ -61,7 +61,7 @@ async def test_a_restart_writes_nothing(idle: Run) -> None:
     assert len(idle.proxy.writes) == written
 
 
-async def test_row_24_a_quota_is_said_with_its_message_and_not_fought(idle: Run) -> None:
+async def test_row_24_an_exceeded_quota_is_reported_with_its_message_and_causes_no_hot_loop(idle: Run) -> None:
     quota = {"metadata": {"name": "none"}, "spec": {"hard": {"count/services": "0"}}}
     await idle.create("ResourceQuota", quota)
     await idle.until(lambda: _in_force(idle))
@@ -136,7 +136,7 @@ async def _replicas(run: Run, number: int) -> bool:
     return deployment is not None and deployment["spec"]["replicas"] == number
 
 
-async def test_row_30_a_taken_name_is_said_and_neither_adopted_nor_deleted(idle: Run) -> None:
+async def test_row_30_a_taken_name_is_reported_and_its_object_neither_adopted_nor_deleted(idle: Run) -> None:
     labels = {"app": "theirs"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
     spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}

@@ -145,7 +145,7 @@ def test_the_list_obeys_label_selectors(chosen: Standalone) -> None:
     assert send(chosen, "GET", "/v1/models", ["app=("])[0] == 400
 
 
-def test_each_model_is_returned_by_id_whatever_its_features(chosen: Standalone) -> None:
+def test_each_model_is_returned_by_id_regardless_of_its_features(chosen: Standalone) -> None:
     answer = requests.get(f"{chosen.url}/openai/v1/models/embed", timeout=PATIENCE).json()
     assert answer["features"] == ["TextEmbedding"]
     assert send(chosen, "GET", "/v1/models/embed", ["app=embed"])[0] == 200

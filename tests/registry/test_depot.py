@@ -117,7 +117,7 @@ async def until(test: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_what_is_uploaded_lies_in_the_registry_and_tokens_open_that_repository_alone(world: World) -> None:
+async def test_the_registry_stores_an_upload_and_tokens_open_that_repository_alone(world: World) -> None:
     answer = await world.visitor.put(world.path, data=CONTENT, headers=world.headers)
     assert answer.status == 201
     assert await world.uploaded() == CONTENT

@@ -121,7 +121,7 @@ def test_garbage_is_collected_while_something_is_published(
     assert same(registry.host, published(registry.host, hub), model, tmp_path / "out")
 
 
-def test_what_is_unpublished_is_free_after_a_collection(registry: RealRegistry, hub: str, model: Path) -> None:
+def test_a_collection_frees_the_room_of_an_unpublished_model(registry: RealRegistry, hub: str, model: Path) -> None:
     published(registry.host, hub, "--image")
     assert registry.stored > BIG
     process = loader("unpublish", f"{registry.host}/{REPOSITORY}", env={})

@@ -275,7 +275,7 @@ def test_the_browser_refuses_scripts_markup_and_requests_that_are_not_the_pages_
     assert any("Content Security Policy" in error for error in tab.errors)
 
 
-def test_nothing_is_asked_of_anybody_else(stage: Stage, tab: Tab) -> None:
+def test_the_page_sends_no_request_to_another_host(stage: Stage, tab: Tab) -> None:
     urls: list[str] = []
     tab.page.on("request", lambda request: urls.append(request.url))
     stage.show(every_state())

@@ -118,7 +118,7 @@ def test_a_status_of_odd_types_is_a_server_error(details: str) -> None:
     assert isinstance(error_from_body(409, body), ServerError)
 
 
-def test_no_answer_makes_anybody_wait_for_ever() -> None:
+def test_no_answer_can_delay_a_retry_beyond_the_limit() -> None:
     assert error_from_body(429, b"", "9" * 400).retry_after == MOST_RETRY_SECONDS
     body = b'{"kind":"Status","code":409,"details":{"retryAfterSeconds":1e300}}'
     error = error_from_body(409, body)

@@ -168,7 +168,7 @@ until [ -s pid-of-daemon ]; do sleep 0.01; done
     ],
     ids=["while it waits", "in Popen.__init__", "in Thread.start", "while it cleans up"],
 )
-def test_an_interrupted_run_says_so_and_leaves_nothing(tmp_path: Path, moment: str, program: str) -> None:
+def test_an_interrupted_run_reports_the_signal_and_leaves_no_process(tmp_path: Path, moment: str, program: str) -> None:
     script = f"""
 import os, signal, subprocess, sys, threading
 sys.path.insert(0, {str(checkout.ROOT / "scripts")!r})

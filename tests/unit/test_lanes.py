@@ -250,7 +250,7 @@ while os.path.exists(f"/proc/{orphan}"):
     assert outcome.status == 0
 
 
-def test_a_command_that_takes_too_long_is_ended_and_says_so(tmp_path: Path) -> None:
+def test_a_command_that_exceeds_its_time_is_ended_and_reported_as_a_timeout(tmp_path: Path) -> None:
     outcome = execute(tmp_path, "import time; time.sleep(600)", seconds=0.1)
 
     assert (outcome.status, outcome.failed) == (124, ["timeout after 0 s"])

@@ -41,7 +41,7 @@ def test_a_change_of_python(source: str, changed: str) -> None:
     "source",
     ["a = True\n", "a = 0\n", "def f():\n    return None\n", '"""a < b"""\n', "a = f'{b < c:3}'\n", "# a < b\n"],
 )
-def test_what_python_mutants_leave_alone(source: str) -> None:
+def test_constants_comments_and_strings_have_no_python_mutants(source: str) -> None:
     assert list_mutants("a.py", source.encode()) == []
 
 

@@ -42,5 +42,5 @@ def test_a_shared_room_names_no_api(path: Path) -> None:
         assert names_in(path) == []
 
 
-def test_what_may_name_an_api_still_does() -> None:
+def test_every_file_that_may_name_an_api_still_names_one() -> None:
     assert [name for name in ALLOWED if not names_in(SOURCE / name)] == []

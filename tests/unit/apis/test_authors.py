@@ -224,7 +224,7 @@ def test_folders_of_nodes_are_those_that_are_allowed_and_read_only() -> None:
     ["app.kubernetes.io/name", "app.kubernetes.io/instance", "model", "krypton.ai/model", "slipway.inference/route"],
 )
 @pytest.mark.parametrize("authors", [Authors(), UPSTREAM], ids=["safe", "upstream"])
-def test_labels_that_services_select_by_are_refused_on_pods_whatever_is_set(label: str, authors: Authors) -> None:
+def test_labels_that_services_select_by_are_refused_on_pods_with_every_setting(label: str, authors: Authors) -> None:
     message = refusal(SERVICES, service(allowed(authors), podLabels={label: "victim", "team": "search"}))
     assert f"metadata.labels[{label}] (victim)" in message
     assert "no setting allows it" in message
@@ -348,7 +348,7 @@ def test_a_model_gets_no_class_of_the_system_because_the_operator_gives_another_
     refusal(KUBEAI, kubeai.world(config=config, priorityClassName="system-node-critical"))
 
 
-def test_loaders_run_as_root_and_read_folders_of_the_node_where_the_operator_says_so() -> None:
+def test_loaders_run_as_root_and_read_folders_of_the_node_if_the_operator_allows_it() -> None:
     sources, root = Sources(allowed_host_path_roots=("/srv",)), {"llmkube": {"modelCache": {"runAsUser": 0}}}
     settings = allowed(Authors(), sources=sources, apis=root)
     resource = llmkube.model("tiny", {"source": "/srv/tiny.gguf"})

@@ -30,7 +30,7 @@ def test_kinds_that_can_be_woken_have_a_scale_subresource() -> None:
     assert {resource.kind for api in DESCRIPTIONS for resource in api.resources if resource.wakes} <= scaled
 
 
-def test_what_a_resource_needs_is_of_its_own_api_and_comes_before_it() -> None:
+def test_a_resource_comes_after_the_resources_of_its_api_that_it_needs() -> None:
     """The modules write resources in this order, and delete them in the opposite one."""
     for api in DESCRIPTIONS:
         kinds = [resource.kind.kind for resource in api.resources]

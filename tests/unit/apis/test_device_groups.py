@@ -100,7 +100,7 @@ def test_llamacpp_gets_its_gpus(image: str, limits: dict[str, Any], extra: dict[
 
 
 @pytest.mark.parametrize("name", ["krypton-amd", "llmkube-rocm"])
-def test_every_api_tells_it(name: str) -> None:
+def test_every_api_sets_the_device_variable(name: str) -> None:
     assert "LLAMA_ARG_DEVICE" in [one["name"] for one in pod(WITH_GPUS[name])["containers"][0]["env"]]
 
 

@@ -54,7 +54,7 @@ def test_children_have_only_fields_that_kubernetes_knows(path: Path) -> None:
         assert faults(child, f"{version}{child['kind']}", child["kind"]) == []
 
 
-def test_what_is_not_as_kubernetes_has_it_is_found() -> None:
+def test_fields_that_kubernetes_would_not_accept_are_reported() -> None:
     pod = {"spec": {"containers": [{"name": 1, "port": 1, "command": "sh"}]}}
     assert sorted(faults(pod, "V1Pod", "Pod")) == [
         "Pod.spec.containers[0].command is no list",

@@ -107,7 +107,7 @@ def test_an_owner_may_be_called_like_a_host(text: str) -> None:
 @pytest.mark.parametrize(
     "text", [f"hf.co/{REPOSITORY}", f"huggingface.co/{REPOSITORY}", REPOSITORY + ":Q4", f"hf:{REPOSITORY}"]
 )
-def test_ome_says_what_to_write(text: str) -> None:
+def test_ome_reports_what_to_write_instead(text: str) -> None:
     with pytest.raises(InvalidSpecError, match=f"rite hf://{REPOSITORY}"):
         ome_storage(model(text), Settings())
 
@@ -119,7 +119,7 @@ def test_ome_takes_a_repository_with_its_host() -> None:
 
 
 @pytest.mark.parametrize("text", [f"hf.co/{REPOSITORY}", f"hf://{REPOSITORY}", f"http://huggingface.co/{REPOSITORY}"])
-def test_deckhouse_says_what_to_write(text: str) -> None:
+def test_deckhouse_reports_what_to_write_instead(text: str) -> None:
     with pytest.raises(UnsupportedError, match=f"write https://huggingface.co/{REPOSITORY}"):
         deckhouse_page(text)
 

@@ -94,7 +94,7 @@ def test_kstatus_and_the_modules_agree(name: str) -> None:
 
 
 @each(EXAMPLES)
-def test_what_is_current_is_ready_and_nothing_that_fails_is_on_its_way(name: str) -> None:
+def test_a_current_status_is_ready_reconciling_or_stalled_and_never_both_of_the_last_two(name: str) -> None:
     api, status = EXAMPLES[name]
     assert api.readiness is not None
     ready, reconciling, stalled = (one.status == "True" for one in summarize(status, api.readiness, 1))

@@ -93,7 +93,7 @@ SOURCE = {"source": {"huggingface": "acme/tiny", "file": "tiny.gguf"}}
         {"envFrom": [{"prefix": "X_", "secretRef": {"name": "s"}}, {"configMapRef": {"name": "c", "optional": True}}]},
     ],
 )
-def test_what_a_pod_takes_of_a_krypton_model_its_definition_takes(spec: Object) -> None:
+def test_the_definition_of_a_krypton_model_accepts_what_a_pod_accepts(spec: Object) -> None:
     assert faults(KRYPTON, SOURCE | spec) == []
 
 
@@ -109,7 +109,7 @@ def test_what_a_pod_takes_of_a_krypton_model_its_definition_takes(spec: Object) 
         ({"envFrom": [{"secretRef": {"name": 7}}]}, "envFrom.0.secretRef.name"),
     ],
 )
-def test_what_no_pod_takes_of_a_krypton_model_is_refused_or_dropped_by_its_definition(spec: Object, place: str) -> None:
+def test_the_definition_of_a_krypton_model_refuses_or_drops_what_a_pod_rejects(spec: Object, place: str) -> None:
     """An unknown field counts as a fault here; the API server drops it with all that is nested in it."""
     assert [fault.partition(":")[0] for fault in faults(KRYPTON, SOURCE | spec)] == [place]
 

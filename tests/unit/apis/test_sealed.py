@@ -171,7 +171,7 @@ def test_it_is_refused_and_the_message_names_what_to_remove(api: Any, spec: dict
 
 
 @pytest.mark.parametrize(("api", "spec"), OPEN, ids=named)
-def test_what_seals_nothing_passes(api: Any, spec: dict[str, Any]) -> None:
+def test_a_spec_that_seals_nothing_is_accepted(api: Any, spec: dict[str, Any]) -> None:
     assert api.container(api.world(**spec))
 
 

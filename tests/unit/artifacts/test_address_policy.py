@@ -77,7 +77,7 @@ def test_the_operator_allows_hosts_domains_and_networks(rule: str, host: str, ad
         (("64:ff9b::/96",), "64:ff9b::808:808", False),
     ],
 )
-def test_networks_that_the_operator_blocks_are_not_asked_whatever_is_allowed(
+def test_networks_that_the_operator_blocks_stay_blocked_despite_allowed_hosts(
     rules: tuple[str, ...], address: str, allowed: bool
 ) -> None:
     blocked = ("8.8.0.0/16", "10.1.0.0/16", "2606:4700::/32")
@@ -94,7 +94,7 @@ def test_a_translator_that_is_allowed_leads_to_public_addresses_only(network: st
         assert AddressPolicy((network,)).refusal("weights.example", form.format(*private.split(":")))
 
 
-def test_what_asks_as_a_tenant_reaches_no_metadata_service_and_all_else_that_it_did() -> None:
+def test_a_tenants_policy_blocks_metadata_services_and_changes_nothing_else() -> None:
     for given in (None, AddressPolicy(EVERYWHERE), AddressPolicy(("metadata.example",))):
         policy = without_metadata(given)
         for address in (*METADATA, "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"):
@@ -117,7 +117,7 @@ def test_a_refusal_says_where_a_name_leads() -> None:
     assert AddressPolicy().refusal("[::1]", "::1") == "::1 is this host"
 
 
-def test_addresses_in_a_spec_are_refused_before_anybody_asks_and_names_are_not() -> None:
+def test_private_addresses_in_a_spec_are_refused_before_any_lookup_and_names_are_not() -> None:
     assert AddressPolicy().refusal_of_name("10.0.0.1") == "10.0.0.1 is a private address"
     assert AddressPolicy(("10.0.0.0/8",)).refusal_of_name("10.0.0.1") is None
     assert AddressPolicy().refusal_of_name("weights.example") is None

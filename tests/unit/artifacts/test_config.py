@@ -141,7 +141,7 @@ def test_an_estimate_follows_the_dimensions(case: str) -> None:
     assert facts(**fields).parameters / 1e9 == pytest.approx(billions, rel=0.002)
 
 
-def test_what_a_config_of_llama_leaves_out_is_llamas() -> None:
+def test_a_llama_config_gets_the_default_values_of_llama() -> None:
     config = {"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064}}
     assert facts_of(config).parameter_size == "6.74B"
 
@@ -408,7 +408,7 @@ def test_parts_of_a_gguf_file_are_counted_together_or_not_at_all() -> None:
         ((), ""),
     ],
 )
-def test_one_file_describes_a_model(files: tuple[str, ...], expected: str) -> None:
+def test_a_fixed_order_selects_the_file_that_describes_a_model(files: tuple[str, ...], expected: str) -> None:
     assert described_by(files) == expected
 
 
@@ -456,7 +456,7 @@ ODD: list[Any] = [
 
 
 @each(seeds(60))
-def test_no_configuration_does_more_than_being_unknown(seed: int) -> None:
+def test_an_odd_configuration_yields_bounded_facts(seed: int) -> None:
     dice = random.Random(seed)
     fields = [
         *LLAMA,

@@ -17,7 +17,7 @@ FULL = Report(file="a.gguf", files=3, size=5, sha256="ab" * 32, etag='"v1"', rev
 @pytest.mark.parametrize(
     "report", [FULL, Report(), Report(safetensors=Safetensors(tensor_count=1, parameters={"BF16": 4}, size=9))]
 )
-def test_what_is_written_is_read_again(report: Report) -> None:
+def test_an_encoded_report_can_be_read_back(report: Report) -> None:
     assert parse_report(encode_report(report).decode()) == report
 
 
@@ -36,7 +36,7 @@ def test_a_report_that_is_too_long_leaves_the_header_out() -> None:
     assert parse_report(short.decode()) == Report(file="a", header_fault="too long")
 
 
-def test_what_describes_a_model_stays_where_its_headers_are_too_long() -> None:
+def test_a_report_keeps_the_facts_of_a_model_if_its_headers_are_too_long() -> None:
     kinds = {f"{number:015}": 1 for number in range(300)}
     model = ModelFacts(model_type="llama", parameters=7)
     report = Report(safetensors=Safetensors(tensor_count=1, parameters=kinds, size=9), model=model)

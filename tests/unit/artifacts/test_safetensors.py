@@ -150,7 +150,7 @@ def test_a_model_of_a_hundred_thousand_tensors_is_read() -> None:
 
 
 @pytest.mark.parametrize("filler", [b" ", b'"a":0,', b'"a":{},'])
-def test_what_is_no_tensor_counts_too(filler: bytes) -> None:
+def test_header_entries_without_a_tensor_count_too(filler: bytes) -> None:
     size = 8 << 20
     document = b"{" + filler * (size // len(filler)) + b'"z":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
     assert until_refused(document, Budget().spend) * len(document) <= MOST_BYTES

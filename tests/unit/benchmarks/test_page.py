@@ -133,7 +133,7 @@ def test_each_result_names_its_machine_date_versions_and_command() -> None:
     assert "Not measured" not in text
 
 
-def test_what_is_missing_is_named_with_its_command() -> None:
+def test_a_missing_measurement_is_listed_with_its_command() -> None:
     text = page.render({}).text
     for part in page.PARTS.values():
         assert f"Not measured yet: `scripts/bench.sh {part}`." in text

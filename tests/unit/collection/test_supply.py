@@ -45,7 +45,7 @@ def test_every_requirement_has_a_version_and_the_hashes_of_its_files(path: Path)
 
 
 @pytest.mark.parametrize("path", PINS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_index_is_named(path: Path) -> None:
+def test_pin_files_name_no_package_index(path: Path) -> None:
     assert [line for line in path.read_text().splitlines() if "://" in line or "index-url" in line.split("#")[0]] == []
 
 

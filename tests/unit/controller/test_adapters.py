@@ -72,7 +72,7 @@ def one(subject: Pod, expected: AgentReport | None, since: float = 0, desired: t
         ("old version has no label yet", pod(), report("Fetching", OLD), label(OLD), FETCH_ONLY, True),
     ],
 )
-def test_one_pod(
+def test_the_report_of_a_pod_determines_the_next_order(
     case: str,
     subject: Pod,
     expected: AgentReport | None,

@@ -184,7 +184,7 @@ async def test_the_scale_subresource_is_written_once_for_one_change(scaled, clus
     assert [one.path for one in scales] == [cluster.path(TOY, "a") + "/scale"]
 
 
-async def test_replicas_that_someone_else_changed_are_not_overwritten(scaled, cluster, server, eventually):
+async def test_the_autoscaler_does_not_overwrite_foreign_changes_of_replicas(scaled, cluster, server, eventually):
     """What the autoscaler knows is old news: 409. The next look goes on from there."""
     scaled.gateways[0].requests = {("models", "model-a"): 4}
     await scaled.sample(times=2)
@@ -377,7 +377,7 @@ async def test_a_child_of_a_cluster_scoped_resource_is_scaled_by_its_services(cl
     assert await autoscalers[1]._averages.restore("slipway-autoscaler", wide) == 4.0
 
 
-def test_an_event_tells_the_figures_that_decided() -> None:
+def test_an_event_contains_the_figures_behind_the_decision() -> None:
     scaling = Scaling(
         replicas=0, min_replicas=0, max_replicas=4, target_requests=8, interval=10, window=60, scale_down_delay=30
     )

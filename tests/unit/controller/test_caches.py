@@ -291,7 +291,7 @@ def test_pods_that_read_weights_are_those_of_the_services_of_the_namespace() -> 
     assert readers(seen) == ["reads"]
 
 
-def test_a_pod_without_an_owner_or_of_a_foreign_workload_uses_nothing_whatever_its_annotation() -> None:
+def test_a_pod_without_an_owner_or_of_a_foreign_workload_uses_nothing_despite_its_annotation() -> None:
     seen = serving(Caches(None, LLMKUBE, SETTINGS))  # type: ignore[arg-type]
     makers = [("", ""), ("ReplicaSet", "foreign-abc"), ("Job", "foreign"), ("ReplicaSet", "unknown-abc"), ("Job", "x")]
     for number, maker in enumerate(makers):

@@ -78,7 +78,7 @@ def names_of(catalogs: Catalogs) -> list[str]:
     return [one.name for one in remote_catalog.entries] if remote_catalog else []
 
 
-async def test_what_is_new_there_is_new_here(catalogs, remote, url, eventually):
+async def test_a_new_entry_of_a_remote_catalog_appears(catalogs, remote, url, eventually):
     keys: list[Key] = []
     catalogs.on_change(CATALOG_SOURCE, keys.append)
     catalogs.follow(CATALOG_SOURCE, EAST, address(url))
@@ -153,7 +153,7 @@ async def test_a_source_that_is_gone_is_asked_no_more(catalogs, remote, url, eve
     assert dict(catalogs.latest) == {}
 
 
-async def test_one_look_serves_until_the_next_is_due(catalogs, remote, url, eventually, rest):
+async def test_a_catalog_that_is_followed_twice_is_read_once_per_interval(catalogs, remote, url, eventually, rest):
     catalogs.follow(CATALOG_SOURCE, EAST, address(url, seconds=600))
     catalogs.follow(CATALOG_SOURCE, EAST, address(url, seconds=600))
     await eventually(lambda: names_of(catalogs) == ["tiny"])

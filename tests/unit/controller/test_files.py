@@ -16,6 +16,6 @@ def test_a_file_is_read_as_it_is_now(tmp_path: Path) -> None:
     assert content(str(key)) == b"two"
 
 
-def test_what_cannot_be_read_is_empty_and_what_has_no_end_is_cut(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_empty_and_an_endless_one_is_cut(tmp_path: Path) -> None:
     assert content(str(tmp_path)) == b""
     assert len(content("/dev/zero")) == MOST_BYTES

@@ -257,7 +257,7 @@ async def test_all_workloads_have_to_answer(running, bench, server, eventually) 
     assert bench.status["phase"] == "Ready"
 
 
-async def test_what_scales_is_the_deployment_by_its_own_service(running, bench, eventually) -> None:
+async def test_a_fleet_scales_its_deployment_by_its_own_service(running, bench, eventually) -> None:
     running.start()
     await bench.runtime()
     await bench.fleet()

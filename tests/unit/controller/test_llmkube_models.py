@@ -84,7 +84,7 @@ def inventory(cluster):
     return {key: record for carrier in carriers for key, record in cache.read_records(carrier).items()}
 
 
-async def test_what_a_claim_of_an_earlier_version_says_is_carried_over_and_nothing_is_loaded_again(
+async def test_records_of_an_earlier_versions_claim_are_carried_over_and_nothing_is_loaded_again(
     server, cluster, running, eventually
 ):
     record = cache.Record(loaded=AT, by="tiny", report=Report(file="tiny.gguf", size=5, sha256="ab" * 32))

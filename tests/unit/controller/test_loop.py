@@ -137,9 +137,7 @@ async def test_a_shared_object_of_another_maker_is_used_as_it_is(server, cluster
     assert wrote(server, "persistentvolumeclaims", "POST") == []
 
 
-async def test_a_shared_object_that_is_refused_is_said_and_not_tried_again_at_once(
-    server, cluster, parts, eventually, script
-):
+async def test_a_refused_shared_object_is_reported_and_not_retried_at_once(server, cluster, parts, eventually, script):
     server.fault("POST", "persistentvolumeclaims", script.refuse(403, "Forbidden", "exceeded quota"), times=99)
     await cluster.config()
     await cluster.toy(cached="10Gi")

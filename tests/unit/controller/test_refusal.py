@@ -14,7 +14,7 @@ def test_nothing_wrong_is_no_refusal() -> None:
     assert _rejection(Applied()) is None
 
 
-def test_what_stays_until_someone_acts_comes_before_what_passes() -> None:
+def test_permanent_failures_come_before_temporary_ones() -> None:
     rejection = _rejection(Applied(failures=(TAKEN,), waiting=("Deployment tiny",), errors=(ServerError("busy"),)))
     assert rejection == Rejection("NameTaken", f"Service tiny: {TAKEN.message}", of_object=True)
 

@@ -39,7 +39,7 @@ def test_the_roles_files_are_read(tmp_path: Path) -> None:
     assert settings.leader_election.namespace == "n"
 
 
-def test_what_measures_services_may_have_an_image(tmp_path: Path) -> None:
+def test_the_settings_may_name_an_image_for_genai_bench(tmp_path: Path) -> None:
     assert read_settings(written(tmp_path, "images: {genai-bench: x}")).images == {"genai-bench": "x"}
 
 

@@ -173,7 +173,7 @@ async def test_a_grant_opens_one_repository_for_five_minutes(visitor, caplog):
         ([], 400),
     ],
 )
-async def test_what_is_not_in_the_catalog_is_not_opened(visitor, asked_for, status):
+async def test_a_grant_requires_an_entry_of_the_catalog(visitor, asked_for, status):
     answer = await visitor.post("/v1/grants", headers=bearer(), json=asked_for)
     assert answer.status == status
 

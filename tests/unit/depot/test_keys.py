@@ -52,7 +52,7 @@ async def test_everything_is_made_once(server, client):
     assert len(secret(server, "slipway-depot-key")["hmac"]) == 32
 
 
-async def test_what_pods_mount_fits_together(server, client):
+async def test_the_mounted_keys_and_certificates_match_each_other(server, client):
     await ensure(client, NAMES, NOW)
     assert text(server, "slipway-depot-ca", "ca.crt").encode() == pair(server, "slipway-depot-ca").certificate
     assert text(server, "slipway-registry-keys", "jwks.json") == signing.key_set(
@@ -164,7 +164,7 @@ def test_the_command_prints_what_it_wrote(kubeconfig, monkeypatch, capsys):
     assert capsys.readouterr().out == "Secret one\nConfigMap two\n"
 
 
-def test_the_command_says_what_is_wrong(kubeconfig, monkeypatch, capsys):
+def test_the_command_reports_the_error(kubeconfig, monkeypatch, capsys):
     async def broken(*_unused: Any) -> list[str]:
         raise ValueError("the Secret x: gone")
 

@@ -198,7 +198,7 @@ async def test_a_token_for_two_repositories_to_push_into_is_refused_before_any_l
     assert server.log == []
 
 
-async def test_one_address_has_a_share_of_the_looks_at_models(server, tokens, metrics, script, eventually):
+async def test_an_address_gets_a_share_of_the_lookups_of_models(server, tokens, metrics, script, eventually):
     knows(server, POD, "slipway-depot", pod=pod_of())
     go, looks, missing = asyncio.Event(), [], script.refuse(404, "NotFound")
 

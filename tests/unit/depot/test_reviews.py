@@ -148,7 +148,7 @@ async def test_a_cluster_that_does_not_answer_is_remembered_of_no_token(reviews,
     assert await status(reviews) == 200
 
 
-async def test_what_is_busy_is_remembered_of_no_token(reviews, server, eventually):
+async def test_the_answer_busy_is_not_cached_for_a_token(reviews, server, eventually):
     held = Held(server)
     busy = [asyncio.create_task(status(reviews, f"a.b.c{number}")) for number in range(MOST_OF_ONE)]
     await eventually(lambda: reviews._outstanding.total() == MOST_OF_ONE)

@@ -141,7 +141,7 @@ async def test_a_renewed_certificate_is_taken_without_a_restart(folder, issuer):
 
 
 @pytest.mark.parametrize("tls", [True, False])
-async def test_one_address_has_half_of_the_connections(folder: Path, issuer: Pair, tls: bool) -> None:
+async def test_an_address_gets_at_most_half_of_the_connections(folder: Path, issuer: Pair, tls: bool) -> None:
     context = Certificate(folder / "tls.crt", folder / "tls.key").context if tls else None
     trust = ssl.create_default_context(cadata=issuer.certificate.decode()) if tls else None
     async with serve(web.Application(), "127.0.0.1:0", context, connections=16) as bound:

@@ -63,7 +63,7 @@ def test_the_signature_holds_with_the_published_key_and_with_no_other(signer: Si
         verify(token, other)
 
 
-def test_a_signature_has_64_bytes_whatever_the_numbers_are(signer: Signer):
+def test_a_signature_always_has_64_bytes(signer: Signer):
     assert {len(raw(signer.sign("a", [], NOW).rpartition(".")[2])) for _unused in range(600)} == {64}
 
 

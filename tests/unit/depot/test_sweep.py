@@ -73,7 +73,7 @@ def ready(digest: str) -> dict[str, Any]:
     return {"phase": "Ready", "artifact": {"digest": digest, "sizeBytes": 1}}
 
 
-async def test_a_repository_whose_model_is_gone_is_gone(visitor, registry, server):
+async def test_a_sweep_removes_repositories_without_a_model(visitor, registry, server):
     for repository in (
         "namespaced/team/gone/1",
         "cluster/gone/2",
@@ -87,7 +87,7 @@ async def test_a_repository_whose_model_is_gone_is_gone(visitor, registry, serve
     assert await sweep(visitor) == {"removed": 0, "complete": True}
 
 
-async def test_what_models_have_stays(visitor, registry, server):
+async def test_a_sweep_keeps_the_artifacts_of_models(visitor, registry, server):
     artifact = push(registry, "namespaced/team/there/1", "published")
     image = push(registry, "namespaced/team/there/1", "image", text="image")
     await put(server, "there", "1", status=ready(artifact), annotations={"slipway.inference/image": image})
@@ -137,7 +137,7 @@ async def test_a_manifest_that_took_the_artifacts_tag_goes(visitor, registry, se
     assert (await sweep(visitor))["removed"] == 1
 
 
-async def test_what_is_not_a_models_stays(visitor, registry, server):
+async def test_a_sweep_keeps_foreign_repositories(visitor, registry, server):
     for repository in ("library/other", "clusters/a/1", "namespaced"):
         push(registry, repository, "latest")
     assert await sweep(visitor) == {"removed": 0, "complete": True}

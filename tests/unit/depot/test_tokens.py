@@ -301,7 +301,7 @@ async def test_more_requests_than_there_may_be_are_turned_away(server, tokens, m
     assert b'slipway_depot_answers_total{code="401",door="token"} 1.0' in metrics.text()
 
 
-async def test_one_address_has_half_of_the_requests(server, tokens, metrics, eventually):
+async def test_an_address_gets_at_most_half_of_the_requests(server, tokens, metrics, eventually):
     reached, go = list[str](), asyncio.Event()
 
     async def hold(_request: Any) -> Any:

@@ -205,7 +205,7 @@ def archive(kind: str) -> bytes:
     ],
     ids=["gguf", "short", "zip", "tar", "tar.gz", "tar.zst"],
 )
-async def test_what_it_is_shows_in_the_first_bytes(depot, registry, content, name):
+async def test_the_first_bytes_determine_the_file_name_of_an_upload(depot, registry, content, name):
     assert (await depot.ask("PUT", content)).status == 201
     assert registry.tagged(REPOSITORY)["annotations"]["slipway.inference/file-name"] == name
     assert registry.content(REPOSITORY) == content
@@ -309,7 +309,7 @@ async def test_put_starts_again(depot, registry):
     assert registry.content(REPOSITORY) == content
 
 
-async def test_state_tells_what_is_there(depot, registry):
+async def test_the_state_describes_the_upload(depot, registry):
     assert await (await depot.ask("GET")).json() | {"expiresAt": ""} == {
         "offset": 0,
         "length": None,
@@ -327,7 +327,7 @@ async def test_state_tells_what_is_there(depot, registry):
     assert (await (await depot.ask("GET")).json())["complete"] is True
 
 
-async def test_a_complete_upload_says_so_after_it_was_published(depot, registry):
+async def test_a_published_upload_reports_its_full_length(depot, registry):
     content = gguf(500)
     await depot.ask("PUT", content)
     registry.tags.clear()
@@ -485,7 +485,7 @@ async def test_wrong_offsets_and_lengths(depot, registry):
     assert registry.content(REPOSITORY) == content
 
 
-async def test_no_length_is_411(depot):
+async def test_a_request_without_a_length_is_answered_with_411(depot):
     async def chunks() -> AsyncIterator[bytes]:
         yield gguf(100)
 

@@ -35,7 +35,7 @@ async def test_little_is_asked_for_at_a_time_as_aiohttp_reads_ahead_what_is_aske
     assert (source.remaining, max(content.asked)) == (0, 128 << 10)
 
 
-async def test_what_is_pushed_back_comes_again_in_parts():
+async def test_pushed_back_bytes_come_again_in_parts():
     source, _content = body(100, 100)
     head = await source.chunk(40)
     source.push_back(head)

@@ -58,7 +58,7 @@ def test_a_namespace_that_may_exist_is_applied_by_the_server() -> None:
 
 
 @each([block for block in BLOCKS if "elsewhere" in block.marks], ids=lambda block: block.name)
-def test_what_is_tried_elsewhere_names_where(block: Block) -> None:
+def test_a_block_that_is_tested_elsewhere_names_an_existing_file(block: Block) -> None:
     assert (ROOT / block.marks["elsewhere"]).is_file()
 
 

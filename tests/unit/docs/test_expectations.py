@@ -25,7 +25,7 @@ def test_there_are_fifty() -> None:
 
 
 @pytest.mark.parametrize("number", ROWS)
-def test_what_shows_it_is_there(number: int) -> None:
+def test_every_proof_of_a_row_exists(number: int) -> None:
     assert ROWS[number]
     assert [proof for proof in ROWS[number] if not is_there(proof)] == []
 

@@ -123,7 +123,7 @@ def test_the_port_on_which_it_listens(container: Object, port: int, expected: in
     assert (seen.port, seen.argument_port) == (port, expected)
 
 
-def test_what_follows_a_command_is_none_of_its_arguments() -> None:
+def test_shell_text_after_a_command_is_not_part_of_its_arguments() -> None:
     assert not recognise_container(["sh", "-c", "vllm serve /m --port 1 | tee log"]).last
     assert recognise_container(["sh", "-c", "cd /srv && vllm serve /m --port 1"]).last
     assert recognise_container(["sh", "-c", "vllm serve /m --port 1 | tee log"]).args == ("serve", "/m", "--port", "1")

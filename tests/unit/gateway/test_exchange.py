@@ -209,7 +209,7 @@ async def test_two_gateways_accept_exactly_the_limit(cluster: Cluster) -> None:
     assert await cluster.spend(cluster.add("one"), cluster.add("two")) == 90
 
 
-async def test_what_passed_while_no_control_process_ran_counts_though_the_snapshot_comes_late(
+async def test_requests_during_an_outage_of_the_control_process_count_even_if_the_snapshot_is_late(
     cluster: Cluster,
 ) -> None:
     one = cluster.add("one")

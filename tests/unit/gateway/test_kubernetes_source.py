@@ -316,7 +316,7 @@ async def test_while_a_service_is_recreated_its_qualified_id_is_free_and_its_pla
     await stop(task)
 
 
-async def test_no_noise_hides_that_an_id_was_taken() -> None:
+async def test_many_faulty_services_do_not_hide_a_lost_id() -> None:
     victim, thief = (
         service("advisor", namespace="bank"),
         service("thief", '{"models": ["advisor"]}', namespace="tenant"),

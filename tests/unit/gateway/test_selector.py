@@ -23,7 +23,7 @@ def test_labels_that_do_not_fulfil_a_selector(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_what_is_no_selector(text: str) -> None:
+def test_an_invalid_selector_is_rejected(text: str) -> None:
     with pytest.raises(InvalidSelectorError):
         parse(text)
 

@@ -127,7 +127,7 @@ def test_audio_of_openais_size_is_accepted_if_the_memory_allows_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", ["maxBodyBytes: 1", "maxBodyBytes: -1", "[1]"])
-def test_no_other_size_is_taken(tmp_path: Path, text: str) -> None:
+def test_an_invalid_body_size_or_document_is_rejected(tmp_path: Path, text: str) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
     with pytest.raises(InvalidSettingsError):

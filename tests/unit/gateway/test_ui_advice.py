@@ -48,7 +48,7 @@ def test_a_part_of_the_advice_may_be_for_some_reasons_of_the_heading() -> None:
     }
 
 
-def test_no_advice_is_for_another_reason_of_its_heading() -> None:
+def test_the_advice_for_a_reason_names_no_other_reason_of_its_heading() -> None:
     page = SCRIPT.PAGE.read_text()
     groups = [names.split(", ") for names in SCRIPT._HEADING.findall(page)]
     advised = {reason: json.dumps(entry) for reason, entry in SCRIPT.advice(page).items()}

@@ -126,7 +126,7 @@ async def test_the_overview_has_models_conflicts_and_the_replica(client: TestCli
     assert [conflict["service"] for conflict in body["conflicts"]] == ["draft", "tiny"]
 
 
-async def test_one_model_is_found_by_kind_namespace_and_name(client: TestClient[Any, Any]) -> None:
+async def test_a_model_is_found_by_kind_namespace_and_name(client: TestClient[Any, Any]) -> None:
     body = await get_json(client, "/ui/api/models/models.kubeai.org/support/helper")
     assert body["model"]["state"] == "degraded"
     assert body["conditions"][0][:3] == ["Ready", "True", "OutOfGpuMemory"]

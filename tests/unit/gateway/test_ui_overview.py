@@ -115,7 +115,7 @@ def test_a_service_without_endpoints_is_asleep_if_a_request_can_start_it() -> No
     assert (models["ns/cold"].state, models["ns/empty"].state) == ("asleep", "starting")
 
 
-def test_one_model_in_full_has_its_conditions_and_services() -> None:
+def test_the_detail_of_a_model_has_its_conditions_and_services() -> None:
     cluster, table = every_state().shown()
     detail = overview.build_detail(cluster, table, {}, "inferenceservices.inference.llmkube.dev", "research", "mistral")
     assert detail is not None

@@ -264,7 +264,7 @@ def test_files_that_begin_with_a_dot_are_content_but_for_gits_own(tmp_path: Path
 @pytest.mark.parametrize(
     ("pattern", "gated"), [(NAME, True), ("acme/*", True), ("*/tiny", True), ("acme/t", False), ("other/*", False)]
 )
-def test_what_the_operator_gates_no_repository_opens(tmp_path: Path, own: str, pattern: str, gated: bool) -> None:
+def test_a_repository_cannot_open_what_the_operator_gates(tmp_path: Path, own: str, pattern: str, gated: bool) -> None:
     write(tmp_path / NAME, {"config.json": "{}", ".hub.yaml": own})
     repository = Library(tmp_path, [pattern]).load(NAME)
     assert repository is not None

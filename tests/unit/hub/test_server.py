@@ -296,9 +296,7 @@ async def test_the_search_looks_at_a_repository_once_a_minute(
     assert looks.count <= 2
 
 
-async def test_one_answer_of_the_search_has_a_hundred_repositories_at_most(
-    hub: RunningHub, http: aiohttp.ClientSession
-) -> None:
+async def test_a_search_returns_at_most_one_page_of_repositories(hub: RunningHub, http: aiohttp.ClientSession) -> None:
     for number in range(server.MAX_RESULTS + 5):
         (hub.root / f"many/m{number}").mkdir(parents=True)
     async with http.get("/api/models?author=many&limit=1000") as answer:
@@ -306,7 +304,7 @@ async def test_one_answer_of_the_search_has_a_hundred_repositories_at_most(
         assert 'rel="next"' in answer.headers["Link"]
 
 
-async def test_one_address_has_so_many_requests_at_once_and_probes_are_answered(
+async def test_an_address_has_a_limited_number_of_requests_and_probes_are_answered(
     hub: RunningHub, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ready(http)
@@ -354,7 +352,7 @@ async def test_a_hostile_repository_keeps_the_hub_from_nothing(tmp_path: Path) -
         await running.close()
 
 
-async def test_the_operators_gate_holds_whatever_a_repository_says(tmp_path: Path) -> None:
+async def test_a_repository_cannot_lift_the_operators_gate(tmp_path: Path) -> None:
     write(tmp_path / "root", {"acme/tiny/config.json": "{}", "acme/tiny/.hub.yaml": "gated: false"})
     running = TestServer(server.application(tmp_path / "root", None, ["acme/*"]))
     await running.start_server()

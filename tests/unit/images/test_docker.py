@@ -26,7 +26,7 @@ def etc(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_docker_that_somebody_else_installed_is_not_removed(bench: Bench, etc: Path) -> None:
+def test_a_foreign_docker_installation_is_not_removed(bench: Bench, etc: Path) -> None:
     ended = bench.run(SCRIPT, "--remove")
 
     assert ended.returncode == 1
@@ -49,7 +49,7 @@ def test_docker_that_was_installed_for_the_demo_is_taken_away_whole(bench: Bench
     assert removal.endswith(" docker.io docker-cli")
 
 
-def test_a_daemon_that_ends_at_once_is_told_in_its_own_words(
+def test_the_log_of_a_daemon_that_ends_at_once_is_shown(
     bench: Bench, etc: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLIPWAY_DOCKERD_LOG", str(bench.folder / "dockerd.log"))

@@ -276,7 +276,7 @@ OTHERS = {"images/node", "images/llama-cpp", "models/smollm2-1"}
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_what_only_a_part_has_in_docker_and_in_the_cache_can_be_removed(machine: Bench, part: str) -> None:
+def test_removing_a_part_deletes_only_its_own_images_and_cache_folders(machine: Bench, part: str) -> None:
     paths = OTHERS.union(*PARTS.values())
     for path in paths:
         (machine.cache / path).mkdir(parents=True)

@@ -25,7 +25,7 @@ def settings(folder: Path, port: int) -> str:
     return str(folder / "demo.yml")
 
 
-def test_a_port_that_somebody_else_has_ends_it(bench: Bench, tmp_path: Path, taken: int) -> None:
+def test_a_port_in_use_ends_the_script(bench: Bench, tmp_path: Path, taken: int) -> None:
     bench.stand_in("docker", "echo '127.0.0.1:1->30080/tcp'")
     ended = bench.run(SCRIPT, settings(tmp_path, taken))
     assert ended.returncode == 1
@@ -45,5 +45,5 @@ def test_a_free_port_is_fine_where_there_is_no_docker_yet(bench: Bench, tmp_path
     assert bench.run(SCRIPT, settings(tmp_path, port)).returncode == 0
 
 
-def test_variables_that_are_not_there_are_told(bench: Bench) -> None:
+def test_a_missing_variables_file_is_reported(bench: Bench) -> None:
     assert "VARS: the file 'nowhere.yml' does not exist or is not readable." in bench.run(SCRIPT, "nowhere.yml").stderr

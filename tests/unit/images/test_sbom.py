@@ -148,7 +148,7 @@ def test_a_base_without_a_digest_is_refused(digest: str) -> None:
         SBOM["base_image"]("python:1", digest)
 
 
-def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
+def test_an_archive_without_wheel_metadata_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a-1-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.py", "")

@@ -22,7 +22,7 @@ def test_a_step_ends_at_its_first_command_that_fails(bench: Bench) -> None:
     assert "error: make it failed" in ended.stderr
 
 
-def test_what_a_step_dies_of_is_shown(bench: Bench) -> None:
+def test_the_error_of_a_failed_step_is_shown(bench: Bench) -> None:
     ended = bench.script("""
         refuse() { die "apt offers none"; }
         step "install it" refuse
@@ -203,7 +203,7 @@ def test_a_host_without_the_archives_keys_bootstraps_nothing(bench: Bench) -> No
     assert not [call for call in bench.calls if "bookworm" in call]
 
 
-def test_what_bootstraps_debian_is_installed_on_a_machine_without_package_lists(bench: Bench) -> None:
+def test_the_debian_keyring_is_installed_on_a_machine_without_package_lists(bench: Bench) -> None:
     lists, keys = bench.folder / "lists", bench.folder / "keys.gpg"
     bench.stand_in("id", "echo 0")
     bench.stand_in("gpgv", "")

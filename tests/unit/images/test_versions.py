@@ -160,11 +160,11 @@ def test_every_image_is_of_a_version_with_its_licence_and_source_above_it() -> N
     assert [name for name in VERSIONS if not re.search(r": [A-Z]+[-.\w]+, https://\S+", comments[name])] == []
 
 
-def test_no_stated_image_is_of_a_tag_that_rolls() -> None:
+def test_every_stated_image_has_an_exact_tag() -> None:
     assert [image for image in VERSIONS.values() if not EXACT.search(image.rpartition(":")[2])] == []
 
 
-def test_no_engine_is_of_a_tag_that_rolls() -> None:
+def test_every_engine_image_has_an_exact_tag() -> None:
     ours = {image for engine in ENGINES.values() for image in engine.images.values()}
     theirs = {image for server in parse("").model_servers.values() for image in server.images.values()}
 

@@ -490,7 +490,7 @@ async def test_row_42_a_restart_sends_nothing_that_is_there_as_it_should_be(serv
     assert len(server.writes) == written
 
 
-async def test_after_a_restart_a_field_that_someone_changed_is_put_right(server, bench, client, eventually):
+async def test_a_restarted_controller_corrects_a_changed_field(server, bench, client, eventually):
     await restarted(bench, client)
     await bench.sync(owner(), [deployment()])
     live_deployment = server.objects[f"{DEPLOYMENTS}/m"]
@@ -712,7 +712,7 @@ async def test_a_strangers_object_is_not_overwritten_blindly(server, bench, meta
     assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"password": "eA=="}
 
 
-async def test_what_a_namesake_left_is_waited_for(server, bench):
+async def test_an_apply_waits_until_the_object_of_a_deleted_namesake_is_gone(server, bench):
     metadata = {"labels": LABELS, "ownerReferences": [reference("another-uid")]}
     await server.put(f"{SECRETS}/m-upload", kind="Secret", apiVersion="v1", metadata=metadata, data={"token": "eA=="})
     (error,) = (await bench.applier.write_only.apply(owner(), [secret()])).errors

@@ -71,7 +71,7 @@ def test_a_part_is_complete_in_itself() -> None:
     }
 
 
-def test_no_part_says_what_a_definition_cannot(pod: list[tuple[str, Object]]) -> None:
+def test_the_pod_schema_uses_only_keywords_that_a_definition_allows(pod: list[tuple[str, Object]]) -> None:
     assert len(pod) > 500
     assert [place for place, schema in pod if not schema.keys() <= ALLOWED] == []
 

@@ -294,7 +294,7 @@ async def test_row_18_a_swallowed_event_is_healed_by_the_next_list(
     await eventually(lambda: names(informer) == set())
 
 
-async def test_a_direct_read_tells_handlers_and_late_events_do_not_undo_it(
+async def test_a_direct_read_notifies_handlers_and_late_events_do_not_undo_it(
     server, informer, changes, start, eventually
 ):
     start(informer.run())
@@ -358,7 +358,7 @@ async def test_a_missing_optional_kind_is_logged_once_without_a_warning(
     assert [level for level, _text in messages] == ["INFO", "WARNING"]
 
 
-async def test_it_tells_since_when_the_server_is_silent(server, informer, start, eventually, script):
+async def test_the_informer_records_since_when_the_server_is_silent(server, informer, start, eventually, script):
     start(informer.run())
     await eventually(lambda: server.following)
     assert informer.silent_since == 0.0

@@ -99,7 +99,7 @@ async def test_a_leader_that_sees_another_holder_stops_at_once(server, elect):
         await asyncio.wait_for(first.hold(), PATIENCE)
 
 
-async def test_someone_who_labels_the_lease_takes_nothing_away(server, elect, start, eventually):
+async def test_a_foreign_label_on_the_lease_does_not_end_the_leadership(server, elect, start, eventually):
     first = elect("one", **LASTING)
     await first.acquire()
     start(first.hold())

@@ -151,7 +151,7 @@ def test_the_patch_wins_between_mutually_exclusive_fields(
         ),
     ],
 )
-def test_what_is_there_can_be_taken_away(patch: Object, expected: Object) -> None:
+def test_a_patch_can_remove_existing_fields(patch: Object, expected: Object) -> None:
     base = container(image="a", env=[{"name": "A"}, {"name": "B"}], resources={"limits": {}})
     assert merged(base, patch, "Container") == expected
 

@@ -54,7 +54,7 @@ def test_late_news_of_a_deletion_leaves_the_successor_alone():
     assert store.get(A)["metadata"]["uid"] == "second"
 
 
-def test_a_list_tells_what_vanished():
+def test_a_list_reports_vanished_objects():
     store = Store()
     store.put(obj("a", 5))
     store.put(obj("b", 6))

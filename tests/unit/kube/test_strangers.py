@@ -122,7 +122,7 @@ async def test_pages_are_asked_for_with_fewer_objects_where_these_are_large(serv
     assert len(server.lists) < 15
 
 
-async def test_one_object_that_is_larger_than_a_page_is_still_listed(server, client):
+async def test_an_object_that_is_larger_than_a_page_is_still_listed(server, client):
     await server.put(f"{PODS}/large", payload="x" * (client_module.MOST_PAGE_BYTES + 1))
     await server.put(f"{PODS}/small")
     assert [item["metadata"]["name"] async for page in client.pages(POD) for item in page.items] == ["large", "small"]
@@ -263,7 +263,7 @@ async def test_a_fault_that_is_listed_again_is_not_reported_again(server, client
     assert [name for name, _unused in recorder.faults] == ["bad", "later"]
 
 
-async def test_what_trim_does_not_want_is_not_kept(server, client, start, eventually):
+async def test_the_informer_drops_objects_that_trim_rejects(server, client, start, eventually):
     informer = Informer(client, POD, trim=lambda obj: obj if obj.get("mine") else None)
     gone: list[str] = []
     informer.add_handler(lambda change: gone.append(change.key.name) if change.new is None else None)

@@ -62,7 +62,7 @@ async def test_of_several_times_the_first_counts_and_a_turn_covers_them_all(queu
     assert len(queue) == 0
 
 
-async def test_row_20_a_held_key_waits_whatever_is_added(queue):
+async def test_row_20_a_held_key_waits_even_if_it_is_added_again(queue):
     queue.add(A)
     await queue.get()
     queue.add(A)
@@ -126,7 +126,7 @@ async def test_ten_thousand_failures_that_come_back_at_once_delay_anothers_key_b
     assert Key("calm", "new") in await served(queue, 2)
 
 
-async def test_namespaces_take_turns_whatever_each_of_them_has(queue):
+async def test_namespaces_take_turns_regardless_of_their_backlogs(queue):
     waiting = {"": 4, "a": 1, "b": 2, "c": 4}
     for namespace, count in waiting.items():
         for number in range(count):

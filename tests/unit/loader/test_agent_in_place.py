@@ -101,9 +101,7 @@ async def test_the_engine_s_reason_is_reported(sidecar: Sidecar, loras: Path) ->
     assert "no adapter_config.json" in await sidecar.message()
 
 
-async def test_one_that_the_engine_was_started_with_is_left_alone(
-    sidecar: Sidecar, engine: Engine, loras: Path
-) -> None:
+async def test_an_adapter_that_the_engine_started_with_stays(sidecar: Sidecar, engine: Engine, loras: Path) -> None:
     engine.adapters["law"] = f"{loras}/law"
     await sidecar.request(Adapter("sql", f"file://{loras}/sql"))
     await sidecar.settle()

@@ -30,7 +30,7 @@ def test_addresses_that_only_the_cluster_can_reach_get_no_request(site: Site, fo
     assert site.service.seen == []
 
 
-def test_what_the_operator_allows_is_asked(site: Site, folder: Path) -> None:
+def test_a_load_from_an_allowed_address_succeeds(site: Site, folder: Path) -> None:
     url = site.url
     assert stage(url, partial(opened, url, {}, AddressPolicy(("127.0.0.0/8",))), folder, WHOLE, work()).sha256 == SHA
 

@@ -157,7 +157,7 @@ def test_a_pods_own_identity_needs_no_node(find_credentials: Find, cloud: Servic
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "2852039166"])
 @pytest.mark.parametrize("access", [OWN, Access(AddressPolicy(("169.254.0.0/16", "fd00::/8")))])
-def test_what_passes_for_a_pods_agent_is_not_the_metadata_service(
+def test_the_metadata_service_is_not_accepted_as_the_agent_of_a_pod(
     find_credentials: Find, monkeypatch: pytest.MonkeyPatch, host: str, access: Access, tmp_path: Path
 ) -> None:
     """Its older version answers a plain GET with the node's credentials in the agents' form."""

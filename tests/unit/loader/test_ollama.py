@@ -109,7 +109,7 @@ def test_a_model_of_the_library_is_published_as_one_file(begin: Any, oci: Oci, l
     assert json.loads(oci.blobs[manifest["config"]["digest"]])["descriptor"]["licenses"] == ["Apache-2.0"]
 
 
-def test_a_model_for_embeddings_says_so(begin: Any, library: Library) -> None:
+def test_an_embedding_model_has_the_endpoint_type_embeddings(begin: Any, library: Library) -> None:
     library.config["model_family"] = "nomic-bert"
 
     assert begin("ollama://qwen3").facts.endpoint_types == ("Embeddings",)

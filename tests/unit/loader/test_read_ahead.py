@@ -21,7 +21,7 @@ def test_all_bytes_come_in_their_order_and_larger_chunks() -> None:
     assert len(chunks) == 3
 
 
-def test_what_reading_raises_is_raised_where_the_bytes_are_used() -> None:
+def test_an_error_of_the_source_reaches_the_reader() -> None:
     def broken() -> Iterator[bytes]:
         yield bytes(CHUNK)
         raise TransientError("lost")
@@ -31,7 +31,7 @@ def test_what_reading_raises_is_raised_where_the_bytes_are_used() -> None:
         list(ahead)
 
 
-def test_no_more_is_read_than_is_wanted_soon() -> None:
+def test_reading_ahead_stops_at_its_limit() -> None:
     taken: list[int] = []
     full = threading.Event()
 

@@ -84,7 +84,7 @@ def test_invalid_parameters_are_rejected_before_any_request(words: list[str]) ->
 
 
 @pytest.mark.parametrize("source", ["s3://b/x", "https://x/y", "file:///etc", "nothing"])
-def test_what_is_no_source_of_models_fails_for_good(source: str, termination: Path) -> None:
+def test_publishing_from_an_unsupported_source_fails_permanently(source: str, termination: Path) -> None:
     assert command.main(["publish", source, "127.0.0.1:1/a/b"]) == 3
     assert "write hf://" in termination.read_text()
 

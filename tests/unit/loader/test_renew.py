@@ -133,7 +133,7 @@ def test_a_mark_that_is_no_file_does_not_count(folder: Path, container: int, kin
 
 
 @pytest.mark.parametrize("step", range(1, 7))
-def test_one_that_ends_early_is_repeated(
+def test_an_interrupted_renewal_is_repeated(
     folder: Path, container: int, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """At whichever of its renames."""
@@ -160,7 +160,9 @@ def test_one_that_ends_early_is_repeated(
     assert leftovers(folder) == []
 
 
-def test_what_an_early_end_left_of_another_namespace_is_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_of_an_interrupted_renewal_for_another_namespace_are_removed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(folder, {"theirs": b"1"})
     rename = Path.rename
 

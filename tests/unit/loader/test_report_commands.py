@@ -56,7 +56,7 @@ def test_a_hash_that_is_another_one_ends_the_job_with_its_word(
     assert content(tmp_path / "m") == {}
 
 
-def test_inspect_tells_what_is_there(tmp_path: Path, termination: Path) -> None:
+def test_inspect_reports_a_file_or_its_absence(tmp_path: Path, termination: Path) -> None:
     write(tmp_path, {"tiny.gguf": GGUF})
     assert main(["inspect", str(tmp_path / "tiny.gguf"), "--header", "gguf", *LISTEN]) == 0
     report = parse_report(termination.read_text())
@@ -66,7 +66,9 @@ def test_inspect_tells_what_is_there(tmp_path: Path, termination: Path) -> None:
     assert fault(termination.read_text())[0] == "SourceNotFound"
 
 
-def test_probe_tells_what_a_source_has(hub: Service, termination: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_reports_the_size_and_the_etag_of_a_source(
+    hub: Service, termination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     assert main(["probe", "hf://acme/tiny", "--file", "tiny.gguf", *LISTEN]) == 0
     report = parse_report(termination.read_text())
@@ -127,7 +129,7 @@ SETTINGS = Settings(
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_what_a_model_has_its_loaders_do_they_understand(kind: str) -> None:
+def test_loaders_understand_the_arguments_that_their_models_give_them(kind: str) -> None:
     metadata = {"name": "tiny", "namespace": "models", "uid": "1"}
     model = model_spec.parse_model({"metadata": metadata, "spec": MODELS[kind]}, SETTINGS)
     loads = [] if kind == "claim" else [loaders.download(model, refresh=fresh) for fresh in (False, True)]
@@ -157,7 +159,7 @@ def test_as_the_node_a_bucket_is_read_only_where_the_operator_lets_it(kind: str)
 @pytest.mark.parametrize(
     "command", [["load", "hf://a/b", "/models/x"], ["serve", "--directory", "/x", "--engine", "http://e"]]
 )
-def test_loaders_whose_variables_are_a_tenants_are_guarded_but_for_the_operators_hub(
+def test_loaders_with_variables_of_a_tenant_are_guarded_except_for_the_operators_hub(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(agent.CONTROLLER_KEY_VARIABLE, SigningKey(bytes(range(32))).public)

@@ -120,7 +120,7 @@ def test_files_without_a_digest_are_fetched(site: Site, disk: Path) -> None:
     assert link_existing(site.url, with_digest, disk / "two", disk) == 1
 
 
-def test_no_file_is_taken_over_to_another_place(hub: Service, disk: Path) -> None:
+def test_a_reused_file_cannot_leave_its_folder(hub: Service, disk: Path) -> None:
     load(hub, disk, "one")
     entry = Entry("../../outside", "x", 1, Digest(Kind.SHA256, SHA))
     with pytest.raises(LoadError, match="leads outside of the folder"):

@@ -59,9 +59,7 @@ def test_the_second_time_nothing_is_requested_and_the_result_is_the_same(site: S
     assert staged(site.url, folder) == first
 
 
-def test_where_a_loader_could_not_tell_any_more_the_next_one_does_whatever_the_source_has_now(
-    site: Site, folder: Path
-) -> None:
+def test_a_loader_repeats_a_lost_report_even_if_the_source_has_changed(site: Site, folder: Path) -> None:
     first = staged(site.url, folder)
     (folder / ".slipway-report").unlink()
     assert staged(site.url, folder) == first
@@ -256,7 +254,7 @@ def test_the_common_facts_of_a_models_files_are_reported(hub: Service, root: Pat
     assert report.model.format.name == "safetensors"
 
 
-def test_a_gguf_file_tells_what_the_model_is_by_its_header(tmp_path: Path) -> None:
+def test_the_header_of_a_gguf_file_determines_the_format_of_the_model(tmp_path: Path) -> None:
     write(tmp_path / "claim", {"tiny.gguf": GGUF, "README.md": b""})
     report = inspect(tmp_path / "claim", "", work("model"))
     assert report.model is not None
@@ -317,7 +315,7 @@ def test_a_folder_that_was_named_by_mistake_is_not_read_to_its_end(
         staged(f"file://{tmp_path}/home", folder)
 
 
-def test_a_file_of_the_machine_that_is_not_there_or_closed_says_so(tmp_path: Path, folder: Path) -> None:
+def test_a_missing_or_unreadable_file_of_the_machine_is_reported(tmp_path: Path, folder: Path) -> None:
     """Once, and for good: the original asked again without a pause."""
     with pytest.raises(LoadError, match=r"^SourceNotFound: .*/none.gguf does not exist$") as raised:
         staged(f"file://{tmp_path}/none.gguf", folder)
@@ -329,7 +327,7 @@ def test_a_file_of_the_machine_that_is_not_there_or_closed_says_so(tmp_path: Pat
             staged(f"file://{tmp_path}/closed.gguf", folder)
 
 
-def test_what_is_in_place_is_read_and_its_hash_found_where_one_is_expected(tmp_path: Path) -> None:
+def test_an_inspection_reads_a_file_in_place_and_checks_its_hash_if_one_is_expected(tmp_path: Path) -> None:
     write(tmp_path, {"tiny.gguf": GGUF})
     report = inspect(tmp_path / "tiny.gguf", "", work())
     assert (report.file, report.size, report.sha256) == ("tiny.gguf", len(GGUF), "")

@@ -131,7 +131,7 @@ def test_a_summary_of_a_sweep_comes_back_as_it_was() -> None:
     assert parse_summary(encode_summary(sweep).decode()) == sweep
 
 
-def test_what_a_message_has_no_room_for_is_said_to_be_missing() -> None:
+def test_a_summary_counts_the_runs_that_did_not_fit() -> None:
     sweep = Summary(requests=300_000, failed=3, error="x" * 300, runs=tuple(map(run, range(1000))))
     text = encode_summary(sweep)
     summary = parse_summary(text.decode())

@@ -202,7 +202,7 @@ def test_files_on_a_claim_or_a_node_that_are_not_a_model_are_reported(
         ),
     ]
 )
-def test_what_lies_in_the_place_of_pickles_is_named(files: Files, why: str) -> None:
+def test_a_file_in_place_of_a_pickle_is_reported(files: Files, why: str) -> None:
     """No pickle is published."""
     with TemporaryDirectory() as folder:
         write(Path(folder), {"config.json": CONFIG, **files})
@@ -273,7 +273,9 @@ def test_possible_models_are_left_to_the_engine(files: Files) -> None:
     ],
     ids=["GGUF", "safetensors"],
 )
-def test_what_an_engine_may_not_read_is_published_as_it_is(oci: Oci, hub: Service, root: Path, files: Files) -> None:
+def test_files_that_an_engine_may_not_read_are_published_unchecked(
+    oci: Oci, hub: Service, root: Path, files: Files
+) -> None:
     write(root / "acme/m", files)
     published(oci, hub)
     assert oci.received

@@ -26,7 +26,7 @@ def test_the_modules_have_the_pages_words() -> None:
     assert written.by_message(advice) == CASES, "run: make generate"
 
 
-def test_a_message_has_the_advice_of_its_row_whatever_its_case() -> None:
+def test_a_message_has_the_advice_of_its_row_regardless_of_case() -> None:
     page = "## One\n\n| message | do |\n| --- | --- |\n| The hub has no `x` | Fix `x`. |\n\n**Do.** Wait.\n"
     advice = written.advice(page)
     assert written.in_brief(advice) == {"One": "Wait."}

@@ -45,5 +45,5 @@ def test_a_traceback_is_left_out() -> None:
         (" two\nlines ", "two\nlines"),
     ],
 )
-def test_what_is_for_people_stays(text: object, expected: str) -> None:
+def test_api_message_keeps_readable_text(text: object, expected: str) -> None:
     assert api_message(text) == expected

@@ -37,7 +37,7 @@ def test_a_path_with_a_context(api: FakeApi, run: Run, tmp_path: Path) -> None:
     assert authorization(api) == "Bearer a-long-token"
 
 
-def test_a_dictionary_whose_secrets_are_shown_nowhere(api: FakeApi, run: Run) -> None:
+def test_the_secrets_of_a_kubeconfig_dictionary_are_not_in_the_result(api: FakeApi, run: Run) -> None:
     result = run("model_info", **NOTHING, kubeconfig=kubeconfig(api.url), context="one")
     assert not result.failed
     assert authorization(api) == "Bearer a-long-token"

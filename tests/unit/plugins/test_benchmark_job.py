@@ -35,7 +35,7 @@ def test_a_benchmark_is_made_and_waited_for_until_its_figures_are_there(api: Fak
     assert api.objects[BENCHMARKS + "a"]["spec"] == BENCHMARK_SPEC
 
 
-def test_one_that_is_over_is_not_run_again(api: FakeApi, run: Run) -> None:
+def test_a_finished_benchmark_is_not_run_again(api: FakeApi, run: Run) -> None:
     api.controller = becomes()
     run("benchmark_job", **benchmarks("a", "b"))
     api.calls.clear()
@@ -56,7 +56,7 @@ def test_requests_that_failed_end_the_wait_with_the_first_error(api: FakeApi, ru
     assert "RequestsFailed: 10 of 10 requests failed, the first with HTTP 404: no such model." in result["msg"]
 
 
-def test_one_that_waits_for_its_service_is_waited_for(api: FakeApi, run: Run) -> None:
+def test_the_module_waits_for_a_benchmark_that_waits_for_its_service(api: FakeApi, run: Run) -> None:
     api.controller = becomes(WAITING)
     api.once("watch", lambda: api.set_status(BENCHMARKS + "a", **COMPLETED))
     assert not run("benchmark_job", **benchmarks("a")).failed

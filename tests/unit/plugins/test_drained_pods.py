@@ -45,5 +45,5 @@ def test_a_pod_is_in_the_lists_that_it_belongs_to(given: dict[str, Any], lists: 
     assert groups == {name: ["chat/pod"] if name in lists else [] for name in ("to_go", "bare", "keepers")}
 
 
-def test_what_says_nothing_of_itself_is_taken_for_running() -> None:
+def test_a_pod_without_a_status_counts_as_running() -> None:
     assert drained_pods([{"metadata": {"name": "pod", "namespace": "chat"}, "spec": {}}])["to_go"] == ["chat/pod"]

@@ -87,7 +87,7 @@ def test_a_model_that_fails_is_an_event_with_its_reason(api: FakeApi) -> None:
     follow(api, script)
 
 
-def test_what_is_no_news_is_no_event(api: FakeApi) -> None:
+def test_a_status_without_news_sends_no_event(api: FakeApi) -> None:
     has_model(api, "a", PENDING)
 
     async def script(get: Next) -> None:

@@ -374,7 +374,7 @@ def test_nouveau_is_seen(machine: Machine) -> None:
     assert facts(machine.has_module("nouveau"))["nouveau_loaded"]
 
 
-def test_what_is_not_there_is_empty(machine: Machine) -> None:
+def test_a_missing_file_reads_as_empty(machine: Machine) -> None:
     assert (machine.text("/sys/none"), machine.names("/sys/none"), machine.target("/sys/none")) == ("", [], "")
     assert machine.number("/sys/none") is None
 

@@ -252,9 +252,7 @@ def test_a_service_that_is_deleted_meanwhile_ends_the_wait_at_once(api: FakeApi,
     assert result["error_code"] == "deleted"
 
 
-def test_what_a_service_says_of_its_model_before_the_controller_has_seen_it_does_not_count(
-    api: FakeApi, run: Run
-) -> None:
+def test_a_missing_model_does_not_count_before_the_controller_has_seen_the_model(api: FakeApi, run: Run) -> None:
     api.controller = becomes(LOADING, NO_MODEL)
     api.once("watch", lambda: None)
     api.once("watch", lambda: (api.set_status(MODELS + "a", **MODEL_READY), tell(api, "a", SERVICE_READY)))

@@ -53,7 +53,7 @@ def test_everything_that_it_may_hold_comes_back_as_it_was() -> None:
     assert kubeai_config({}) == {}
 
 
-def test_what_yaml_or_a_template_made_of_it_becomes_what_is_meant() -> None:
+def test_values_that_yaml_or_a_template_converted_get_their_proper_types() -> None:
     given = {
         "modelRollouts": {"surge": "2"},
         "resourceProfiles": {

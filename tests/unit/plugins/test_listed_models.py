@@ -59,7 +59,7 @@ def test_an_item_goes_to_its_api_and_kind(models: list[Any], services: list[Any]
         (MODEL, ("own", "", "")),
     ],
 )
-def test_what_is_known_of_an_item(item: dict[str, Any], expected: tuple[str, str, str]) -> None:
+def test_a_listed_item_has_its_namespace_source_and_claim(item: dict[str, Any], expected: tuple[str, str, str]) -> None:
     [one] = listed_models([item], [], SETTINGS)["objects"]
 
     assert (one["name"], one["model"]) == ("m", True)

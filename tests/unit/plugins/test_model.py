@@ -139,7 +139,7 @@ def test_a_hundred_models_cost_few_requests(api: FakeApi, run: Run) -> None:
     assert [call.verb for call in api.calls] == ["list"]
 
 
-def test_one_model_costs_few_requests(api: FakeApi, run: Run) -> None:
+def test_a_model_takes_three_requests(api: FakeApi, run: Run) -> None:
     api.once("watch", lambda: api.set_status(PATH + "a", **READY))
     assert not run("model", name="a", namespace="models", spec=SPEC).failed
     assert [call.verb for call in api.calls] == ["get", "apply", "watch"]
@@ -644,7 +644,7 @@ def test_unlisted_objects_with_the_selector_are_deleted(api: FakeApi, run: Run) 
     assert set(api.objects) == before - {PATH + "old"} | {PATH + "new"}
 
 
-def test_what_goes_is_asked_to_go_before_the_others_are_waited_for(api: FakeApi, run: Run) -> None:
+def test_the_module_deletes_old_models_before_it_waits_for_the_others(api: FakeApi, run: Run) -> None:
     run("model", **_search("old"), wait=False)
     api.calls.clear()
     run("model", **_search("a"), wait_timeout=1)

@@ -63,7 +63,7 @@ def test_without_the_definition_nothing_is_found(api: FakeApi, run: Run) -> None
     assert (result.failed, result["api_found"], result["models"], result["resources"]) == (False, False, [], [])
 
 
-def test_what_was_read_can_be_removed(api: FakeApi, run: Run) -> None:
+def test_resources_that_model_info_returned_can_be_deleted(api: FakeApi, run: Run) -> None:
     _model(api, "a")
     _model(api, "b", "other")
     api.set_status(PATH + "a", **FAILED)

@@ -19,11 +19,11 @@ MODEL = {
 }
 
 
-def test_what_is_ready_has_its_address() -> None:
+def test_a_ready_model_is_listed_with_its_address() -> None:
     assert model_lines([MODEL]) == ["chat/m: Ready http://gateway/v1"]
 
 
-def test_what_is_not_has_what_is_said_of_it() -> None:
+def test_an_unready_model_is_listed_with_its_phase_and_message() -> None:
     failed = MODEL | {"kind": "InferenceService", "phase": "Failed", "ready": False, "message": "No room."}
 
     assert model_lines([failed]) == ["InferenceService chat/m: Failed No room."]

@@ -151,7 +151,7 @@ def test_an_upload_that_is_opened_late_is_waited_for(api: FakeApi, run: Run, dep
     assert run("model_upload", **task(file))["phase"] == "Ready"
 
 
-def test_one_that_never_opens_ends_with_the_reason(api: FakeApi, run: Run, depot: FakeDepot, file: str) -> None:
+def test_an_upload_that_never_opens_fails_with_the_reason(api: FakeApi, run: Run, depot: FakeDepot, file: str) -> None:
     put_model(api, depot, phase="Pending", upload={}, **waiting("NoRegistry", "There is no registry."))
     result = run("model_upload", **task(file, wait_timeout=0))
     assert result["error_code"] == "timeout"

@@ -93,7 +93,7 @@ def test_nodes_are_hosts_with_what_the_cluster_knows_of_them(api: FakeApi, read:
     assert [call.verb for call in api.calls] == ["list"]
 
 
-def test_nodes_are_grouped_by_whose_accelerators_they_have(api: FakeApi, read: Read) -> None:
+def test_nodes_are_grouped_by_the_vendor_of_their_accelerators(api: FakeApi, read: Read) -> None:
     has_node(api, "by-our-label", {_nodes.LABEL: "intel"})
     has_node(api, "by-discovery", {"feature.node.kubernetes.io/amd-gpu": "true"})
     has_node(api, "by-what-it-offers", allocatable={"nvidia.com/mig-1g.10gb": "14"})
@@ -106,7 +106,7 @@ def test_nodes_are_grouped_by_whose_accelerators_they_have(api: FakeApi, read: R
     }
 
 
-def test_a_node_that_is_away_or_cordoned_says_so(api: FakeApi, read: Read) -> None:
+def test_an_unready_or_cordoned_node_is_marked_in_its_variables(api: FakeApi, read: Read) -> None:
     has_node(api, "away", ready="Unknown")
     has_node(api, "cordoned", unschedulable=True)
     inventory = read()
@@ -151,7 +151,7 @@ def test_read_data_is_kept_until_a_refresh_is_requested(api: FakeApi, read: Read
     assert "the-api-key" not in "".join(file.read_text() for file in (tmp_path / "cache").iterdir())
 
 
-def test_what_a_kubelet_writes_is_no_template(api: FakeApi, read: Read) -> None:
+def test_text_of_a_kubelet_is_not_evaluated_as_a_template(api: FakeApi, read: Read) -> None:
     has_node(api, "a", addresses={"Hostname": "{{ 6 * 7 }}"})
     inventory = read(compose={"said": "node_addresses.Hostname[0]"})
     assert inventory.get_host("a").get_vars()["said"] == "{{ 6 * 7 }}"

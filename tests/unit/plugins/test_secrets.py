@@ -48,7 +48,7 @@ def test_variables_may_come_as_a_dictionary() -> None:
         {"args": ["--ctx-size", "4096", "--api-key-file", "/keys", "--tokenizer", "x"]},
     ],
 )
-def test_what_is_no_secret_stays(value: dict[str, Any]) -> None:
+def test_values_without_secrets_stay_unmasked(value: dict[str, Any]) -> None:
     assert mask(value) == value
     assert secrets_in(value) == []
 
@@ -86,7 +86,7 @@ def test_the_last_applied_annotation_is_omitted() -> None:
     }
 
 
-def test_what_signs_an_address_is_masked_and_the_rest_of_it_stays() -> None:
+def test_the_signature_of_an_address_is_masked_and_the_rest_stays() -> None:
     signed = "https://store.example/x.gguf?X-Amz-Expires=60&X-Amz-Signature=s3cr3t&X-Amz-Security-Token=t0k3n#end"
     assert mask({"spec": {"source": signed}}) == {
         "spec": {

@@ -82,7 +82,7 @@ def test_a_kind_that_the_api_has_not_is_refused_with_those_that_it_has(run: Run)
     assert "kind is Elephant, not Model or ClusterModel" in result["msg"]
 
 
-def test_what_was_read_can_be_removed(api: FakeApi, run: Run) -> None:
+def test_resources_that_model_info_returned_can_be_deleted(api: FakeApi, run: Run) -> None:
     for name, kind in (("a", "ClusterModel"), ("b", "Model")):
         run("model", api="zoo", name=name, kind=kind, namespace="models", spec={"x": 1}, wait=False)
     info = run("model_info", api="zoo")

@@ -121,7 +121,7 @@ def test_every_entry_point_has_its_tasks(role: Path) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
-def test_whatever_others_call_is_an_entry_point(role: Path) -> None:
+def test_every_task_file_that_others_call_is_an_entry_point(role: Path) -> None:
     """Ansible checks the variables of entry points only."""
     others = [file for file in ROOT.glob("roles/*/tasks/*.yml") if file.parents[1] != role]
     targets = {call for file in [*WRITTEN_BY_USERS, *others] for call in calls(file)}

@@ -73,7 +73,7 @@ def test_nothing_is_left_to_do_when_it_was_done(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CASES, ids=by_name)
-def test_what_was_there_before_is_there_after(path: Path) -> None:
+def test_the_lines_of_the_earlier_configuration_stay(path: Path) -> None:
     """Every line, but for those of another tool's runtime of that name."""
     top = documents.read(path)["top"] or ""
     after = next((file["content"] for file in plan_of(path)["files"] if file["path"] == TOP), top)
@@ -141,7 +141,7 @@ default-kind = "nvidia.com/gpu"
 """
 
 
-def test_one_value_is_changed_in_one_line() -> None:
+def test_a_changed_value_changes_only_its_line() -> None:
     after = toml_changed(TOOLKIT, {"nvidia-container-runtime": {"mode": "cdi"}})
 
     assert after == TOOLKIT.replace('mode = "auto" # as it comes', 'mode = "cdi" # as it comes')

@@ -48,7 +48,7 @@ def test_it_is_made_for_pods_that_have_folders_of_nodes_and_goes_with_the_contro
 
 
 @pytest.mark.parametrize(("labels", "enforced"), [({**OURS, ENFORCE: "restricted"}, "privileged"), ({}, None)])
-def test_one_of_ours_gets_its_labels_back_and_one_of_others_stays_as_it_is(
+def test_an_own_namespace_gets_its_labels_back_and_a_foreign_one_stays_as_it_is(
     tmp_path: Path, api: ClusterApi, labels: dict[str, str], enforced: str | None
 ) -> None:
     put(api, "Namespace", "ome", labels=labels)

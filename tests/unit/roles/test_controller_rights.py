@@ -128,7 +128,7 @@ READS = {"get", "list", "watch", "patch", "delete", "deletecollection"}
 update shows only what it brings."""
 
 
-def test_what_wakes_a_child_is_granted_by_its_name_and_the_controller_may_grant_it() -> None:
+def test_the_controller_holds_the_rights_to_wake_children_and_the_gateway_role_does_not() -> None:
     granted = rights("ome")
     assert all(granted[kind.group, f"{kind.plural}/scale"] == {*WAKE} for kind in SERVICES.scaled)
     assert Rendered("gateway", gateway_apis=["ome"])["__gateway_wake_rules"] == []
@@ -149,7 +149,7 @@ def test_nothing_is_granted_by_wildcard_and_no_secret_is_read(
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_what_it_writes_otherwise_it_may_read(part: str) -> None:
+def test_the_controller_patches_and_updates_only_what_it_may_read(part: str) -> None:
     """A patch or an update as a way to read what the rights do not show."""
     granted = ruled(rendered(FIVE)[f"__controller_{part}_rules"])
     whole = {rule: verbs for rule, verbs in granted.items() if "/" not in rule[1] and rule != ("", "secrets")}
@@ -275,7 +275,7 @@ OWN_GROUPS = {kind.group for api in APIS for kind in [api.resource.kind]}
 
 @pytest.mark.parametrize("namespaces", [(), ("team-a",)])
 @pytest.mark.parametrize("apis", [FIVE, *((api.name,) for api in APIS)], ids=" ".join)
-def test_whatever_it_may_change_or_delete_a_policy_holds_to_its_own(
+def test_a_policy_covers_everything_that_the_controller_may_change_or_delete(
     apis: tuple[str, ...], namespaces: tuple[str, ...]
 ) -> None:
     """That they refuse the rest is shown on a cluster, in tests/cluster/test_permissions.py."""

@@ -37,7 +37,7 @@ def test_secrets_are_read_by_their_names_alone() -> None:
     assert "secrets" not in everywhere
 
 
-def test_its_door_is_everybodys_and_its_metrics_are_prometheus_alone() -> None:
+def test_every_client_reaches_the_depot_and_only_prometheus_its_metrics() -> None:
     network_policy = policy("depot")
     assert who(network_policy, 8443) == ALL
     assert who(network_policy, 8081) == {PROMETHEUS}

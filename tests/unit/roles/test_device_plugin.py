@@ -179,7 +179,7 @@ def test_a_token_has_only_who_speaks_to_the_api_server() -> None:
     assert holders == {"slipway-nvidia-feature-discovery", "slipway-nvidia-mig-manager", "slipway-amd-labeller"}
 
 
-def test_every_node_of_a_vendor_gets_one_plugin_whatever_its_profile() -> None:
+def test_every_node_of_a_vendor_gets_one_plugin_regardless_of_its_profile() -> None:
     plugins = {
         manifest["metadata"]["name"]: manifest["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
         for manifest in objects("nvidia_profiles")

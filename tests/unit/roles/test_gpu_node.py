@@ -461,7 +461,7 @@ def test_secure_boot_refuses_what_is_built_on_the_node_with_a_key_that_it_does_n
     assert Node(system, facts, **settings)["__gpu_node_refused_by_secure_boot"] is refused
 
 
-def test_what_to_do_about_secure_boot_fits_the_node() -> None:
+def test_the_secure_boot_help_fits_the_node() -> None:
     ubuntu = Node(facts=gpu_facts(H100), gpu_node_nvidia_repository="cuda")["__gpu_node_secure_boot_help"]
     rocky = Node("rocky9", gpu_facts(H100, module_keys=[KEY]))["__gpu_node_secure_boot_help"]
 
@@ -513,7 +513,7 @@ def test_a_reboot_has_its_reasons(facts: dict[str, Any], words: list[str]) -> No
     assert all(word in reason for word, reason in zip(words, reasons, strict=True))
 
 
-def test_a_reboot_that_the_system_alone_asks_for_is_left_to_who_says_so() -> None:
+def test_a_reboot_that_only_the_system_requires_needs_a_setting() -> None:
     facts = gpu_facts(H100, driver=RUNS, reboot_required=True)
 
     assert Node(facts=facts)["__gpu_node_reboot_reasons"] == []
@@ -615,7 +615,7 @@ def listed_objects(kind: str, *objects: dict[str, Any], **answer: Any) -> dict[s
         (RUNS, {"gpu_node_driver": "keep", "gpu_node_nvidia_branch": "595"}, True),
     ],
 )
-def test_a_working_driver_as_requested_stays_whatever_its_origin(
+def test_a_working_driver_that_fits_the_request_stays_regardless_of_its_origin(
     driver: dict[str, Any], settings: dict[str, Any], kept: bool
 ) -> None:
     node = Node(facts=gpu_facts(H100, driver=driver), packages=PACKAGES_OF_OTHERS, **settings)
@@ -807,7 +807,7 @@ def prepared() -> dict[str, Any]:
     return block
 
 
-def test_a_node_is_drained_before_its_driver_is_replaced_and_uncordoned_whatever_happens() -> None:
+def test_a_node_is_drained_before_its_driver_is_replaced_and_always_uncordoned() -> None:
     names = [task["name"] for task in prepared()["block"]]
 
     assert names[1:3] == ["Drain the node before its driver is replaced", "Install the driver"]

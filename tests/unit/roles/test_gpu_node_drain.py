@@ -117,7 +117,7 @@ def test_a_budget_that_never_allows_it_is_named_and_the_node_is_as_before(tmp_pa
     [({"owner": ""}, "gpu_node_drain_force"), ({"empty_dir": True}, "gpu_node_drain_delete_emptydir")],
     ids=["no-rights", "with-data"],
 )
-def test_what_would_be_lost_is_asked_about_at_once(
+def test_a_drain_fails_at_once_if_it_would_lose_pods_or_data(
     tmp_path: Path, api: NodeApi, pod: dict[str, object], allowed: str
 ) -> None:
     api.node(NODE)
@@ -140,7 +140,7 @@ def test_consent_to_lose_data_does_not_cover_pods_that_nothing_recreates(tmp_pat
     assert api.events == [f"cordon {NODE}", f"uncordon {NODE}"]
 
 
-def test_what_models_have_downloaded_is_not_asked_about(tmp_path: Path, api: NodeApi) -> None:
+def test_a_drain_deletes_downloads_of_models_without_a_setting(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
     api.pod("krypton", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
     api.pod("kubeai", NODE, empty_dir=True, **{"app.kubernetes.io/managed-by": "kubeai"})
@@ -152,7 +152,7 @@ def test_what_models_have_downloaded_is_not_asked_about(tmp_path: Path, api: Nod
     assert api.pods == {}
 
 
-def test_whose_data_would_be_lost_is_said_without_the_models(tmp_path: Path, api: NodeApi) -> None:
+def test_a_failed_drain_lists_pods_with_data_but_no_models(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
     api.pod("model", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
     api.pod("database", NODE, empty_dir=True)

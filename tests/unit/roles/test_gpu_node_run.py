@@ -161,7 +161,7 @@ def test_an_old_inventory_with_booleans_keeps_working(tmp_path: Path, choice: ob
     assert "failed=0" in output
 
 
-def test_a_machine_without_gpus_stays_as_it_is_whatever_system_it_has(tmp_path: Path) -> None:
+def test_a_machine_without_gpus_stays_as_it_is_on_any_operating_system(tmp_path: Path) -> None:
     output = Machine(tmp_path, "opensuse").plays("main")
 
     assert "localhost has no NVIDIA, AMD or Intel GPU, so it is not changed." in output

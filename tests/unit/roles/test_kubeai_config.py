@@ -93,7 +93,7 @@ def test_the_rollout_check_rejects_every_spec_that_the_controller_rejects(config
 
 
 @pytest.mark.parametrize("config", [{"resourceProfile": {}}, {"resourceProfiles": {"a": {"limit": {}}}}])
-def test_what_the_controller_only_warns_of_the_rollout_refuses(config: dict[str, Any]) -> None:
+def test_the_rollout_refuses_unknown_keys_that_the_controller_only_warns_of(config: dict[str, Any]) -> None:
     assert parse(yaml.safe_dump(config)).unknown_keys
     with pytest.raises(AnsibleFilterError):
         rollout.kubeai_config(config)

@@ -207,7 +207,7 @@ def test_the_results_are_those_of_kubernetes_core(plays: Plays, api: ClusterApi)
     assert (results["created"]["changed"], results["same"]["changed"]) == (True, False)
 
 
-def test_a_kubeconfig_in_a_vault_whose_program_logs_in(plays: Plays, api: ClusterApi) -> None:
+def test_a_kubeconfig_in_a_vault_may_run_a_program_to_log_in(plays: Plays, api: ClusterApi) -> None:
     api.put(CONFIG)
     tasks: Tasks = {"found": ("k8s_info", {**NAMED, "kubeconfig": "kubeconfig"}, {})}
     expected = plays(OTHER, tasks, environment={})

@@ -91,7 +91,7 @@ DONE, MORE = {"removed": 3, "complete": True}, {"removed": 9, "complete": False}
     ],
     ids=["at once", "in parts", "later", "never", "a list", "nothing"],
 )
-def test_what_no_model_names_is_removed_before_the_registry_is_read_only(
+def test_the_depot_sweeps_before_the_registry_becomes_read_only(
     given: dict[str, Any], depot: Depot, calls: int
 ) -> None:
     registry, order = Registry(looks=1), []

@@ -207,7 +207,7 @@ def test_alerts_can_be_left_out_and_labelled() -> None:
     assert [rule for rule in rules_of(role(monitoring_alerts=False)) if "alert" in rule] == []
 
 
-def test_what_is_not_read_is_not_called_gone() -> None:
+def test_only_monitored_targets_have_alerts() -> None:
     names = {rule.get("alert") for rule in rules_of(role(monitoring_targets=["gateway"]))}
 
     assert "SlipwayGatewayDown" in names
@@ -421,7 +421,7 @@ def test_a_prometheus_takes_what_its_selectors_ask_for(selector: Any, namespaces
     assert choices({**kinds, **spaces}, release="stack") == [taken]
 
 
-def test_one_without_a_selector_of_namespaces_looks_into_its_own() -> None:
+def test_a_prometheus_without_a_namespace_selector_reads_its_own_namespace() -> None:
     assert choices({"podMonitorSelector": {}, "ruleSelector": {}}, namespace="slipway-system") == [True]
 
 

@@ -84,7 +84,7 @@ def test_with_the_operator_it_makes_what_its_prometheus_takes_once_and_removes_i
     assert created_objects(api) == set()
 
 
-def test_without_the_operator_it_makes_files_and_says_so_until_the_operator_comes(
+def test_the_role_writes_files_and_reports_it_until_the_prometheus_operator_is_installed(
     tmp_path: Path, api: ClusterApi
 ) -> None:
     assert "changed=1 " in play(tmp_path, api, "main", "--check", "--diff")

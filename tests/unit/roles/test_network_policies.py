@@ -39,7 +39,7 @@ def test_only_prometheus_reaches_the_controller_for_its_metrics() -> None:
     assert who(network_policy, HTTP) == who(network_policy, 22) == set()
 
 
-def test_the_gateway_is_reached_by_everybody_and_its_control_port_by_prometheus_and_the_controller() -> None:
+def test_every_client_reaches_the_gateway_but_only_prometheus_and_the_controller_its_control_port() -> None:
     network_policy = policy("gateway")
     assert who(network_policy, HTTP) == ALL
     assert who(network_policy, METRICS) == {PROMETHEUS, CONTROLLER}
@@ -70,7 +70,7 @@ def test_prometheus_may_be_elsewhere_and_no_namespace_of_it_does_not_mean_all(pa
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_one_switch_turns_them_off(part: str) -> None:
+def test_one_variable_turns_all_network_policies_off(part: str) -> None:
     assert Rendered(part)[f"{part}_network_policy"] is True
     assert Rendered(part, slipway_network_policies=False)[f"{part}_network_policy"] is False
 

@@ -33,7 +33,7 @@ def settings(api: ClusterApi) -> str:
     return text
 
 
-def test_elsewhere_and_where_it_is_said_to_be_otherwise_they_do(tmp_path: Path, api: ClusterApi) -> None:
+def test_pods_have_fixed_ids_if_slipway_openshift_is_false(tmp_path: Path, api: ClusterApi) -> None:
     api.kinds += OPENSHIFT
     run_tasks(tmp_path, api, TASKS[:2], slipway_openshift="false")
 

@@ -49,7 +49,7 @@ def test_a_certificate_of_ones_own_is_used_and_its_key_never_shown(tmp_path: Pat
     assert "openshift_route_certificate and openshift_route_key must be set together" in output
 
 
-def test_what_the_routers_say_ends_the_wait(tmp_path: Path, api: ClusterApi) -> None:
+def test_a_rejection_by_the_routers_ends_the_wait(tmp_path: Path, api: ClusterApi) -> None:
     api.failing = "route b already exposes this host"
     output = play(tmp_path, api, "main", failing=True, openshift_route_wait_timeout=60)
     assert "No router admits the Route slipway-gateway in namespace slipway-system" in output

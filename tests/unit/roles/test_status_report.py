@@ -140,7 +140,7 @@ def test_unreadable_objects_are_not_called_missing() -> None:
     assert "Could not be read:\n  Node: Forbidden\n" in report(kept)
 
 
-def test_what_runs_and_which_models_there_are_is_not_known_where_neither_may_be_read() -> None:
+def test_the_report_names_the_lists_that_could_not_be_read() -> None:
     text = report(collect(Deployment=None, krypton=None))
     assert text.startswith("What is installed in namespace slipway-system could not be read.\n")
     assert "Models: could not be read\n" in text

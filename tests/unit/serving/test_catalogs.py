@@ -87,7 +87,7 @@ def test_the_only_active_version_or_the_named_one_is_chosen(entries, version, ch
         ([entry(active=False)], None, "The catalog a has no active model tiny."),
     ],
 )
-def test_what_is_not_clear_says_what_to_write(entries, version, words):
+def test_an_undecided_choice_reports_what_to_write(entries, version, words):
     catalog = Catalog(address=ADDRESS, entries=tuple(entries), refreshed=1.0)
     with pytest.raises(UndecidedError) as undecided:
         choose_entry(catalog, "a", "tiny", version)

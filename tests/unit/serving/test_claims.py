@@ -6,7 +6,7 @@ from slipway.serving.routing.claims import alias_holders, winners
 from slipway.serving.routing.route import Route, RoutedService
 
 
-def test_the_oldest_service_wins_a_name_whatever_age_it_claims_and_equals_are_decided_by_namespace_and_name() -> None:
+def test_the_oldest_service_wins_a_name_despite_claimed_ages_and_names_decide_between_equals() -> None:
     young = RoutedService("a", "x", Route(models=("m", "only-young"), created=1), since=2)
     old = RoutedService("z", "x", Route(models=("m",), created=9), since=1)
     twin = RoutedService("y", "x", Route(models=("m",), created=9), since=1)

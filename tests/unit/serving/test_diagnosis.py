@@ -148,7 +148,7 @@ NOT_HELPFUL = "preemption: 0/2 nodes are available: 2 Preemption is not helpful 
         ),
     ],
 )
-def test_a_claim_that_does_not_exist_has_time_to_come_whatever_the_grace_for_nodes_is(
+def test_the_grace_for_a_missing_claim_does_not_depend_on_the_grace_for_nodes(
     message: str, reason: str | None, text: str | None
 ) -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": message}

@@ -97,7 +97,7 @@ def test_scenarios_that_it_does_not_know_are_named(task: str, scenario: str) -> 
     assert repr(scenario) in fault(benchmark(task=task, scenarios=(scenario,), dataset="acme/data"))
 
 
-def test_what_needs_a_dataset_says_so() -> None:
+def test_a_benchmark_without_its_required_dataset_is_refused() -> None:
     assert "needs a dataset" in fault(benchmark(scenarios=("dataset",)))
     assert "needs a dataset" in fault(benchmark(task="image-to-text"))
     assert not fault(benchmark(scenarios=("dataset",), dataset="acme/questions"))

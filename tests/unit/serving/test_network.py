@@ -77,7 +77,7 @@ def test_when_asked_engines_take_requests_of_the_gateway_and_prometheus_only(pol
     assert who(policy, 8001) == {CONTROLLER}
 
 
-def test_no_namespace_of_prometheus_does_not_mean_all() -> None:
+def test_without_prometheus_namespaces_only_the_gateway_reaches_models() -> None:
     [policy] = policies(SERVER, models=True, prometheus_namespaces=())
     assert who(policy, 8000) == {GATEWAY}
 

@@ -19,7 +19,7 @@ def test_each_path_has_a_number_of_its_own_that_tells_its_kind() -> None:
         assert one.anthropic == (paths.BITS[one.path] < paths.FIRST_OPENAI)
 
 
-def test_what_is_not_declared_is_unknown_and_nothing_is_where_nothing_is_declared() -> None:
+def test_undeclared_paths_are_unknown_unless_no_path_is_declared() -> None:
     assert paths.unknown(paths.NAMES) == paths.unknown(()) == 0
     assert paths.unknown(paths.all_but("/tokenize", "/v1/score")) == paths.BITS["/tokenize"] | paths.BITS["/v1/score"]
     assert paths.unknown(["/of/a/later/release"]) == sum(paths.BITS.values())

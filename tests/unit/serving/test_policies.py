@@ -61,7 +61,7 @@ def test_a_budget_keeps_pods_that_serve_and_lets_the_others_go(protected: bool, 
 
 
 @pytest.mark.parametrize(("replicas", "budgets"), [(0, 0), (1, 0), (2, 1), (None, 1)])
-def test_one_pod_alone_needs_no_budget_unless_it_is_protected(replicas: int | None, budgets: int) -> None:
+def test_a_single_pod_needs_no_budget_unless_it_is_protected(replicas: int | None, budgets: int) -> None:
     assert len(disruption_budget(SERVER, Scale(replicas), Settings())) == budgets
     assert len(disruption_budget(SERVER, Scale(replicas), Settings(), protected=True)) == 1
 

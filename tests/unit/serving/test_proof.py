@@ -45,7 +45,7 @@ def test_none_of_its_parts_can_be_changed(part: str) -> None:
 
 
 @pytest.mark.parametrize("given", [None, "", "Bearer x", header() + " ", header().lower(), "Slipway-Ed25519 "])
-def test_what_is_no_proof_is_missing(given: str | None) -> None:
+def test_a_malformed_proof_counts_as_missing(given: str | None) -> None:
     with pytest.raises(ProofError) as caught:
         check(given)
     assert caught.value.missing

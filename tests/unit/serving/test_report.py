@@ -144,7 +144,7 @@ def test_an_older_service_that_may_not_have_the_id_does_not_stand_in_the_way() -
     assert routed("bank/model-a", ("a",), services).status == "True"
 
 
-def test_a_model_of_a_namespace_that_is_not_served_says_so() -> None:
+def test_a_model_of_an_unrouted_namespace_reports_the_setting() -> None:
     rules = Rules(namespaces=frozenset({"bank"}))
     condition = routed("new/model-a", ("a",), [rules.apply(service("new", "model-a", "a", 1))])
     assert (condition.status, condition.reason) == ("False", "NotRouted")

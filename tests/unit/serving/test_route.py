@@ -137,7 +137,7 @@ def test_the_content_of_a_route_is_limited(annotation: str) -> None:
     assert str(refused.value).isprintable()
 
 
-def test_what_a_spec_says_for_people_never_makes_a_route_that_cannot_be_read() -> None:
+def test_long_descriptive_fields_never_make_a_route_unreadable() -> None:
     labels = {f"{'k' * 60}{number}": "v" * 18 for number in range(100)}
     models = tuple(f"{number}-" + "m" * 200 for number in range(3))
     written = Route(models, source="\u00e9\n" * 4000, owned_by="o" * 400, labels=labels)

@@ -42,7 +42,7 @@ def test_an_engine_that_is_restarted_may_answer_next_time(reason: str) -> None:
     assert explain(conditions(reason), [], THEN, 300) == Explanation(Unready(reason))
 
 
-def test_what_answers_or_is_on_its_way_is_explained_by_nothing() -> None:
+def test_an_available_or_starting_resource_has_no_explanation() -> None:
     assert explain(conditions("InvalidSpec", available="True"), [], THEN, 300) == Explanation()
     assert explain(conditions("WaitingForPods", stalled="False"), [], THEN, 300) == Explanation()
     assert explain([], [], THEN, 300) == Explanation()
@@ -71,11 +71,11 @@ def test_a_reason_that_is_not_a_word_is_not_reported() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"reason": "a b"}', '{"reason": 1}', " " * MOST_BYTES + "{}", "[" * 200]
 )
-def test_what_strangers_write_into_the_annotation_says_nothing(text: str) -> None:
+def test_invalid_text_in_the_annotation_is_ignored(text: str) -> None:
     assert parse_unready({UNREADY: text}) is None
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_written_annotation_can_be_read_back() -> None:
     for unready in (Unready("OOMKilled"), Unready("InvalidSpec", True)):
         assert parse_unready({UNREADY: annotation(unready) or ""}) == unready
     assert annotation(None) is None
@@ -83,7 +83,7 @@ def test_what_is_written_is_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["bad", "dotted.name", "x" * 200])
-def test_what_stands_in_for_a_refused_resource_has_no_pods_and_a_name_that_services_may_have(name: str) -> None:
+def test_the_stand_in_for_a_refused_resource_has_no_pods_and_a_valid_service_name(name: str) -> None:
     manifest = stand_in("api", {"metadata": {"namespace": "models", "name": name}}, Unready("InvalidSpec", True))
     assert len(manifest["metadata"]["name"]) <= 63
     assert "." not in manifest["metadata"]["name"]

@@ -91,7 +91,7 @@ def ask(address: str, path: str) -> Any:
         return json.load(answer)
 
 
-def test_the_version_is_told_to_who_looks_whether_it_is_there(url: str) -> None:
+def test_the_api_answers_discovery_with_its_version(url: str) -> None:
     assert ask(url, BASE) == {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -120,6 +120,6 @@ def test_a_metric_that_no_pod_has_has_no_values(url: str) -> None:
     assert ask(url, f"{BASE}/namespaces/models/pods/*/requests_processing")["items"] == []
 
 
-def test_what_it_does_not_have_is_not_found(url: str) -> None:
+def test_an_unknown_metric_is_not_found(url: str) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         ask(url, f"{BASE}/nodes/*/load")

@@ -135,13 +135,13 @@ def test_it_registers_and_tells_of_devices_that_fall_ill_and_recover(kubelet: Ku
         assert next(news) == {"GPU-0": "Healthy", "GPU-1": "Healthy", "GPU-2": "Healthy"}
 
 
-def test_a_container_is_told_which_gpus_it_got(kubelet: Kubelet, start: Start) -> None:
+def test_an_allocation_names_the_gpus_of_the_container(kubelet: Kubelet, start: Start) -> None:
     start(sharing={"timeSlicing": SHARED})
 
     assert kubelet.allocate("nvidia.com/gpu", "GPU-0::1", "GPU-0::2", "GPU-1::0") == "GPU-0,GPU-1"
 
 
-def test_more_than_one_shared_gpu_is_refused_where_that_is_said(kubelet: Kubelet, start: Start) -> None:
+def test_a_request_for_several_shared_gpus_is_refused_if_so_configured(kubelet: Kubelet, start: Start) -> None:
     start(sharing={"timeSlicing": SHARED | {"failRequestsGreaterThanOne": True, "renameByDefault": True}})
 
     assert kubelet.allocate("nvidia.com/gpu.shared", "GPU-1::0") == "GPU-1"
@@ -157,7 +157,7 @@ def test_it_registers_anew_when_the_kubelet_starts_anew(kubelet: Kubelet, start:
     assert kubelet.allocate("nvidia.com/gpu", "GPU-0") == "GPU-0"
 
 
-def test_without_a_driver_it_ends_and_says_so(kubelet: Kubelet, start: Start) -> None:
+def test_without_a_driver_the_plugin_exits_with_a_message(kubelet: Kubelet, start: Start) -> None:
     (kubelet.folder / FILE).write_text(json.dumps({"driver": False}))
     process = start()
 

@@ -38,7 +38,7 @@ def whisper(start: Start) -> str:
     return start("standin.whisper", WHISPER__MODEL="Systran/tiny", UVICORN_HOST="127.0.0.1", UVICORN_PORT="{port}")
 
 
-def test_a_transcript_tells_what_was_received(whisper: str) -> None:
+def test_a_transcript_describes_the_received_file(whisper: str) -> None:
     sound = bytes(range(256)) * 9
     text = transcribe(whisper, file=sound, language="en").json["text"]
     assert text == f"speech.wav {len(sound)} bytes sha256 {hashlib.sha256(sound).hexdigest()} language=en"

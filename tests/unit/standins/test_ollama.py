@@ -41,7 +41,7 @@ def setup(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Setup:
     return Setup(url, registry.removeprefix("http://"), folder)
 
 
-def test_it_says_that_it_runs(setup: Setup) -> None:
+def test_the_server_answers_that_it_runs(setup: Setup) -> None:
     assert ask(setup.url).body == b"Ollama is running"
     assert ask(setup.url, method="HEAD").status == 200
 
@@ -66,7 +66,7 @@ def test_another_registry_is_asked_without_tls_only_on_demand(setup: Setup) -> N
     assert name in setup.ollama("list").stdout
 
 
-def test_what_does_not_exist_is_told(setup: Setup) -> None:
+def test_a_missing_model_or_server_is_reported(setup: Setup) -> None:
     missing = setup.ollama("pull", "no-such-model")
     assert (missing.returncode, missing.stderr.splitlines()[-1]) == (
         1,

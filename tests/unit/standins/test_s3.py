@@ -65,7 +65,7 @@ def test_an_object_is_given_whole_or_in_part(url: str) -> None:
     assert signed(f"{url}/models/acme/{quote('odd name+.txt', safe='')}").body == b"odd"
 
 
-def test_what_is_missing_or_not_allowed_is_refused(url: str) -> None:
+def test_missing_objects_and_unauthorized_requests_are_refused(url: str) -> None:
     assert b"NoSuchKey" in signed(f"{url}/models/none").body
     assert b"NoSuchBucket" in signed(f"{url}/none/none").body
     assert ask(f"{url}/models/acme/config.json").status == 403

@@ -108,7 +108,7 @@ def test_an_adapter_is_loaded_once_answers_and_is_unloaded(url: str, tmp_path: P
     assert chat(url, "hello", model="base_wiki").status == 404
 
 
-def test_a_changed_adapter_is_taken_in_place_and_tells_so(url: str, tmp_path: Path) -> None:
+def test_a_changed_adapter_is_loaded_in_place_and_changes_the_answers(url: str, tmp_path: Path) -> None:
     marks = []
     for version in ("{}", '{"r": 8}'):
         (tmp_path / "adapter_config.json").write_text(version)
@@ -219,7 +219,7 @@ def test_a_terminated_server_cuts_its_streams() -> None:
     assert (last["finish_reason"], lines[-1]) == ("abort", b"data: [DONE]\n")
 
 
-def test_a_terminated_server_finishes_what_is_under_way_where_it_was_told_to() -> None:
+def test_a_terminated_server_finishes_running_requests_with_a_shutdown_timeout() -> None:
     lines = terminated(10, "0.2", "--shutdown-timeout=60")
     assert lines[-1] == b"data: [DONE]\n"
     assert len(lines) == 11

@@ -44,5 +44,5 @@ def test_a_job_that_does_what_is_wanted_is_looked_at() -> None:
     [(), (job("loader", "stage", "hf://acme/other"),), (job(*WORDS, deletionTimestamp="2026-11-23T00:00:00Z"),)],
     ids=["none", "of an earlier spec", "on its way out"],
 )
-def test_one_that_does_something_else_or_goes_tells_nothing(created: tuple[dict[str, Any], ...]) -> None:
+def test_a_missing_outdated_or_terminating_job_reports_nothing(created: tuple[dict[str, Any], ...]) -> None:
     assert observe_run(world(*created), NAME, WORDS) == Run(name=NAME.name)

@@ -150,7 +150,7 @@ def test_a_heartbeat_enqueues_nothing_and_a_mark_only_its_model(changes: Any, ev
     assert (difference.concerns_all, difference.marks) == (everybody, marks)
 
 
-def test_a_node_that_comes_or_goes_concerns_everybody() -> None:
+def test_an_added_or_removed_node_concerns_all_models() -> None:
     assert nodes.difference(None, seen(), PREFIX).concerns_all
     assert nodes.difference(seen(), None, PREFIX).concerns_all
 

@@ -78,7 +78,7 @@ def test_a_model_of_the_cluster_asks_the_depot_without_a_namespace():
     assert entry.address == "slipway-depot.system.svc:8443/v1/imports/-/mine/u1"
 
 
-def test_a_chosen_entry_stays_whatever_the_catalog_contains_now():
+def test_a_chosen_entry_stays_when_the_catalogs_change():
     moved = msgspec.structs.replace(READY, revision="two", entries=(msgspec.structs.replace(TINY, digest=OTHER),))
     for catalogs_by_name in ({"east": moved}, {"east": READY, "west": READY}, {}):
         entry = choice(world(model(FROZEN), catalogs_by_name, Listing()), CatalogEntry(name="tiny"))

@@ -250,7 +250,7 @@ def test_delivered_items_keep_their_positions_in_lists() -> None:
     assert operations(DEPLOYMENT, after, place.outcome(DEPLOYMENT, after).workload) == []
 
 
-def test_what_an_apply_took_away_is_put_back() -> None:
+def test_a_delivery_restores_what_an_apply_removed() -> None:
     place = Place(model("bge-m3", "a"))
     after = place.deliver(DEPLOYMENT, workload(model="bge-m3"))
     spoiled = copy.deepcopy(after)
@@ -469,7 +469,7 @@ def test_a_workload_that_is_deleted_is_left_alone() -> None:
     assert Place(model("a", "a")).outcome(DEPLOYMENT, gone) == Outcome(workload=gone)
 
 
-def test_one_node_may_have_the_claim_alone() -> None:
+def test_the_shared_claim_may_be_read_write_once() -> None:
     place = Place(model("a", "a"), own={**OWN, "accessMode": "ReadWriteOnce", "storageClassName": "local"})
     after = place.deliver(DEPLOYMENT, workload(model="a"))
     (claim,) = place.claims.values()

@@ -336,7 +336,7 @@ def test_last_words_that_are_lost_are_asked_for_again(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("character", ['"', "\u00e9", "\U0001f600"])
-def test_what_a_publisher_tells_never_costs_the_record(cluster: Cluster, character: str) -> None:
+def test_an_odd_report_of_a_publisher_never_destroys_the_record(cluster: Cluster, character: str) -> None:
     cluster.create("tiny")
     cluster.reconcile("tiny")
     cluster.tells("tiny", 1, 2, character * 2048)
@@ -411,7 +411,7 @@ def test_a_forged_size_in_an_annotation_leaves_others_their_room(total: int) -> 
     assert words(cluster.job("tiny"))[4:] == ["--capacity-free=1000"]
 
 
-def test_a_reported_size_keeps_its_room_whatever_the_author_writes() -> None:
+def test_a_reported_size_keeps_its_room_when_the_author_changes_the_annotation() -> None:
     cluster = Cluster(capacityLimit="1000", namespaceShare=100)
     cluster.create("mine")
     cluster.reconcile("mine")
@@ -795,7 +795,7 @@ def test_a_model_that_workloads_read_waits_with_their_names(cluster: Cluster, mo
     assert words(cluster.job("tiny"))[1] == "unpublish"
 
 
-def test_what_a_model_is_called_fits_wherever_it_stands(cluster: Cluster) -> None:
+def test_a_long_model_name_fits_every_object_that_carries_it(cluster: Cluster) -> None:
     name = "a" * 60 + "." + "b" * 190
     cluster.create(name, upload={})
     cluster.create("x." + name, HUB)
@@ -810,7 +810,7 @@ def test_what_a_model_is_called_fits_wherever_it_stands(cluster: Cluster) -> Non
 
 
 @pytest.mark.parametrize("api", MODELS)
-def test_the_indexes_read_whatever_there_is(api: Any) -> None:
+def test_the_indexes_read_a_resource_without_a_spec(api: Any) -> None:
     listers = worlds.known_world(
         api, others=[{"kind": "Model", "metadata": {"name": "a", "namespace": "b", "uid": "c"}}]
     )

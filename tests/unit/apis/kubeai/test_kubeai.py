@@ -129,7 +129,7 @@ def test_the_users_variables_win_and_stand_once() -> None:
     assert environment(mirrored)["HF_ENDPOINT"]["value"] == "http://mine"
 
 
-def test_a_hub_of_the_users_own_is_taken_whatever_its_port() -> None:
+def test_a_hub_of_the_user_replaces_the_configured_one() -> None:
     snapshot = msgspec.structs.replace(
         world(env={"HF_ENDPOINT": "http://other:1"}),
         settings=Settings(system_namespace="system", hugging_face_endpoint="http://hub:8000"),
@@ -137,7 +137,7 @@ def test_a_hub_of_the_users_own_is_taken_whatever_its_port() -> None:
     assert environment(snapshot)["HF_ENDPOINT"]["value"] == "http://other:1"
 
 
-def test_what_kubeai_lets_pass_and_works_passes() -> None:
+def test_working_arguments_that_kubeai_accepts_stay() -> None:
     args = ["--port=8000", "--host", "0.0.0.0", "--served_model_name", "tiny", "--seed=1"]
     assert container(world(args=args))["args"][-len(args) :] == args
 
@@ -245,7 +245,7 @@ def test_a_process_that_embeds_reranks_as_well(engine: str, flags: list[str]) ->
 
 
 @pytest.mark.parametrize(("given", "refused"), [(99, False), (100, True)])
-def test_more_labels_than_a_route_may_have_are_refused_where_everybody_looks(given: int, refused: bool) -> None:
+def test_too_many_labels_for_a_route_are_refused_in_both_conditions(given: int, refused: bool) -> None:
     snapshot = world(features=["TextGeneration"])
     snapshot.resource["metadata"]["labels"] = {f"team-{number}": "x" for number in range(given)}
     if not refused:
@@ -468,7 +468,7 @@ def test_a_note_on_a_claim_concerns_its_model_and_the_claims_end_concerns_all() 
     assert concerned(None, some) == concerned(some, None) == {"x", "y"}
 
 
-def test_no_load_is_begun_on_a_claim_that_goes() -> None:
+def test_no_load_starts_on_a_claim_that_is_being_deleted() -> None:
     going = with_claim(world(**CACHED), {}, deletionTimestamp=DELETED)
     assert [child["kind"] for child in plan(going).children] == ["Service"]
     message = worlds.status(KUBEAI, going, None).status["cache"]["message"]
@@ -519,7 +519,7 @@ def test_a_missing_account_is_also_reported_for_a_cache() -> None:
     assert "needs the ServiceAccount kubeai-models in this namespace" in conditions["Available"]["message"]
 
 
-def test_no_label_of_a_model_says_that_its_pods_have_an_adapter() -> None:
+def test_labels_of_a_model_cannot_mark_its_pods_as_having_an_adapter() -> None:
     snapshot = world(adapters=[{"name": "a", "url": "hf://acme/a"}])
     names_of_both = [f"{prefix}a" for prefix in (names.ADAPTER_LABEL, agent.SERVING_LABEL)]
     snapshot.resource["metadata"]["labels"] = dict.fromkeys(names_of_both, agent.SERVING) | {"team": "search"}

@@ -100,7 +100,7 @@ def test_sglang_gets_its_adapter_settings_before_any_adapter() -> None:
     assert "--enable-lora --max-lora-rank 64 --lora-target-modules all" in arguments(service(lora()))
 
 
-def test_what_the_service_says_of_adapters_itself_is_not_said_twice() -> None:
+def test_adapter_flags_of_the_service_are_not_repeated() -> None:
     command_line = arguments(service(lora(), sglangConfig={"maxLoraRank": 8, "loraTargetModules": ["q_proj"]}))
     assert command_line.count("--max-lora-rank") == command_line.count("--lora-target-modules") == 1
     assert "--max-lora-rank 8" in command_line
@@ -135,7 +135,7 @@ def test_a_further_adapter_replaces_no_pod() -> None:
     assert services.pod(service(lora())) == services.pod(service(lora(), lora("law")))
 
 
-def test_no_variable_of_the_author_s_goes_to_the_loader() -> None:
+def test_the_loader_gets_no_variables_of_the_author() -> None:
     own = [{"name": "HF_TOKEN", "value": "t"}]
     loader = services.pod(service(lora(), runtime="vllm", env=own))["spec"]["containers"][1]
     assert [one["name"] for one in loader["env"]] == ["SLIPWAY_CONTROLLER_KEY", "SLIPWAY_POD_UID"]
@@ -236,7 +236,7 @@ def test_an_adapter_says_how_far_the_replicas_are(phase: str, loaded: tuple[str,
     assert conditions(adapter(lora(), of=chat(status)))["Loaded"] == loaded
 
 
-def test_what_is_said_of_another_path_does_not_count() -> None:
+def test_an_adapter_loaded_from_another_path_does_not_count() -> None:
     status = {"adapters": [{"name": "sql", "path": "/loras/before", "phase": "Loaded"}]}
     assert conditions(adapter(lora(), of=chat(status)))["Loaded"] == ("False", "ServiceNotReady")
 

@@ -137,7 +137,7 @@ def test_planning_twice_gives_the_same(path: Path) -> None:
 
 
 @each(EXAMPLES, ids=lambda path: path.stem)
-def test_a_status_that_says_the_same_keeps_its_time(path: Path) -> None:
+def test_an_unchanged_status_keeps_its_time(path: Path) -> None:
     world = example(path)
     rejection = planned(world)[1]
     first = worlds.status(MODELS, world, rejection).status
@@ -145,7 +145,7 @@ def test_a_status_that_says_the_same_keeps_its_time(path: Path) -> None:
     assert worlds.status(MODELS, later, rejection).status == first
 
 
-def test_what_is_known_of_weights_outlasts_the_node_on_which_they_were_read() -> None:
+def test_the_recorded_facts_of_weights_outlast_the_node_that_read_them() -> None:
     world = example(Path(__file__).parent / "models" / "pvc-read.yaml")
     first = worlds.status(MODELS, world, None).status
     assert first["phase"] == "Ready"
@@ -340,7 +340,7 @@ def test_a_processor_and_a_mac_are_ready_without_a_look_at_the_nodes(hardware: d
     assert worlds.status(MODELS, model("acme/whole", hardware=hardware), None).status["acceleratorReady"] is True
 
 
-def test_what_loads_weights_tolerates_what_the_model_says() -> None:
+def test_loader_jobs_have_the_tolerations_of_their_model() -> None:
     own = {"key": "models", "operator": "Exists"}
     gpu = {"hardware": {"gpu": {"count": 1}}, "prefetchTolerations": [own]}
     children = worlds.plan(MODELS, model("https://models.example/a.gguf", **gpu)).children

@@ -261,7 +261,7 @@ def test_services_that_ran_before_the_quota_are_granted() -> None:
         pod(metadata={"deletionTimestamp": "2026-11-21T09:01:00Z"}),
     ],
 )
-def test_what_a_deployment_says_that_runs_counts_only_where_its_pods_hold_gpus(none: dict[str, Any]) -> None:
+def test_a_granted_replica_counts_only_if_its_pod_holds_gpus(none: dict[str, Any]) -> None:
     cluster = Cluster(service("a", 1, 9, replicas=10))
     cluster.settle()
     cluster.pods["a"] = [pod(), none]
@@ -312,7 +312,7 @@ def test_nothing_starts_before_its_grant_is_written_down() -> None:
     assert cluster.running() == {"a": 1}
 
 
-def test_a_deployment_for_which_nothing_was_granted_has_no_replicas_whatever_an_autoscaler_said() -> None:
+def test_a_deployment_without_granted_gpus_has_no_replicas_despite_its_autoscaler() -> None:
     cluster = Cluster(service("a", 1, autoscaling={"maxReplicas": 2}))
     cluster.settle()
     cluster.objects["GPUQuota", "team"] = quota(1)
@@ -555,7 +555,7 @@ def test_a_quota_reports_its_use_and_the_number_of_waits() -> None:
     assert (again["admissionDenials"], again["lastDenial"]) == (1, "2026-11-21T08:30:00Z")
 
 
-def test_one_that_joins_while_another_leaves_is_a_denial() -> None:
+def test_a_new_denial_counts_even_if_another_one_ends() -> None:
     assert denials("a", "b", "b c", "c", "", "a") == [1, 2, 3, 3, 3, 4]
     assert denials("a b", "a b", "b c d", "a") == [2, 2, 4, 5]
 
@@ -610,7 +610,7 @@ def test_room_wakes_as_many_as_fit_and_no_more() -> None:
     assert keys == [Key("models", "w0"), Key("models", "w1")]
 
 
-def test_one_that_is_granted_what_it_waited_for_wakes_the_next() -> None:
+def test_a_service_that_gets_its_gpus_wakes_the_next() -> None:
     before, now = recorded("a", wanted=1, reserved=1), recorded("a", wanted=1, gpus=1)
     keys = list(quotas.enqueue_next(Change(before, now), stores(quota(2), now, recorded("b", 5, wanted=1))))
     assert keys == [Key("models", "b")]

@@ -102,7 +102,7 @@ def test_a_record_is_there_before_the_first_byte_comes_and_with_it_the_finalizer
     assert plan.finalizer == names.FINALIZER
 
 
-def test_what_a_claim_of_an_earlier_version_says_goes_over_to_models_and_is_lost_at_no_time(shared: Cluster) -> None:
+def test_records_of_an_earlier_versions_claim_move_to_models_without_a_loss(shared: Cluster) -> None:
     shared.create("other", SOURCES[1])
     shared.settle()
     as_before(shared)

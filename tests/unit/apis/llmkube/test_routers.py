@@ -127,7 +127,7 @@ def test_all_conditions_of_a_rule_are_headers_and_have_to_hold() -> None:
     }
 
 
-def test_one_header_that_is_asked_for_twice_has_to_fulfil_both() -> None:
+def test_a_header_must_meet_both_of_two_requirements() -> None:
     match = {"headers": {"X-LLMKube-Classification": "pii"}, "dataClassification": ["public", "pii"]}
     [target] = targets(rules=[rule("a", match=match, failClosed=True)])
     assert target.when.headers == {"x-llmkube-classification": ("pii",)}

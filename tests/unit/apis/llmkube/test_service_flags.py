@@ -155,7 +155,7 @@ def test_sglang_gets_each_field(config: dict[str, Any], words: str) -> None:
     assert f" {words} " in f" {line(runtime='sglang', model=HUB, sglangConfig=config, resources={'gpu': 2})} "
 
 
-def test_sglang_proposes_tokens_where_all_is_said_that_this_needs() -> None:
+def test_sglang_proposes_tokens_only_if_all_required_fields_are_set() -> None:
     whole = {"enabled": True, "algorithm": "EAGLE3", "draftModelPath": "a/b", "numSteps": 3, "eagleTopK": 2}
     flags = line(runtime="sglang", model=HUB, sglangConfig={"speculative": whole | {"acceptThresholdAcc": 0.5}})
     assert "--speculative-algorithm EAGLE3 --speculative-draft-model-path a/b --speculative-num-steps 3" in flags
@@ -323,7 +323,7 @@ def test_a_field_that_has_no_effect_is_reported(spec: dict[str, Any], field: str
     assert f" {field} (" in unused(**spec)
 
 
-def test_a_service_whose_fields_all_count_has_nothing_to_tell() -> None:
+def test_a_service_that_uses_all_its_fields_reports_no_unused_field() -> None:
     assert not unused(contextSize=4096, jinja=True, flashAttention=True, **ONE_GPU)
 
 

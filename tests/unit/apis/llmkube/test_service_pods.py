@@ -108,7 +108,9 @@ def test_a_runtime_without_image_is_refused_in_place_of_a_pod_without_one(runtim
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("port", [{}, {"containerPort": 9999}, {"endpoint": {"port": 7000}}])
-def test_the_services_port_leads_to_the_engines_whatever_both_are(runtime: str, port: dict[str, Any]) -> None:
+def test_the_service_leads_to_the_port_of_its_engine_for_every_pair_of_ports(
+    runtime: str, port: dict[str, Any]
+) -> None:
     snapshot = world(runtime=runtime, image="own:1", model=NEWEST, **port)
     (service,) = child(snapshot, "Service")["spec"]["ports"]
     (listening,) = container(snapshot)["ports"]

@@ -235,7 +235,7 @@ def test_a_class_of_the_users_own_goes_before_the_priority() -> None:
     assert plan(snapshot).shared == ()
 
 
-def test_no_autoscaler_is_there_before_there_is_something_to_scale() -> None:
+def test_no_autoscaler_exists_before_the_deployment() -> None:
     waiting = model("tiny", GGUF, {"phase": "Pending", "observedGeneration": 1})
     assert "HorizontalPodAutoscaler" in kinds(world(autoscaling={"maxReplicas": 3}))
     assert kinds(world(waiting, autoscaling={"maxReplicas": 3})) == ["Service"]

@@ -171,7 +171,7 @@ def test_a_rejection_by_the_cluster_is_a_failure_and_a_transient_error_is_not() 
     assert status_of(world(), Rejection("Retrying", "soon", retryable=True))["phase"] == "Creating"
 
 
-def test_a_mac_is_out_of_reach_and_the_service_says_so() -> None:
+def test_a_service_on_a_mac_fails_with_a_reason() -> None:
     snapshot = world()
     (weights,) = snapshot.list(MODEL)
     weights["spec"] = {"source": "acme/tiny", "hardware": {"accelerator": "metal"}}

@@ -90,13 +90,13 @@ def test_a_resident_keeps_the_slot_until_another_member_has_waited(members, rema
             assert (decision.deferred, decision.recheck_seconds) == ("b", pytest.approx(remaining))
 
 
-def test_one_that_does_not_start_within_the_budget_gives_way():
+def test_a_member_that_does_not_start_within_the_budget_gives_way():
     slow = asleep("a", stopped=False)
     assert look(has("a", BUDGET - 1), slow, waiting("b")).slot == has("a", BUDGET - 1)
     assert look(has("a", BUDGET), slow, waiting("b")).slot.pending == "b"
 
 
-def test_one_whose_pod_restarts_has_its_budget_again():
+def test_a_member_whose_pod_restarts_gets_its_budget_again():
     silent = asleep("a", stopped=False, silent_since=NOW - 10)
     decision = look(has("a", 9_000), silent, waiting("b"))
     assert (decision.slot, decision.recheck_seconds) == (has("a", 9_000), pytest.approx(BUDGET - 10))

@@ -114,7 +114,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("text", WHOLE)
-def test_what_is_no_gguf_may_be_a_folder_and_keeps_its_names_ending(text: str) -> None:
+def test_a_source_other_than_gguf_may_be_a_folder_and_keeps_its_file_extension(text: str) -> None:
     assert parse_source(text, format="safetensors") == WHOLE[text]
 
 
@@ -147,7 +147,7 @@ REFUSED = {
 
 
 @each([(reason, text) for reason in REFUSED for text in REFUSED[reason].split()])
-def test_what_names_nothing_or_what_must_not_be_read_is_refused(reason: str, text: str) -> None:
+def test_an_empty_or_forbidden_source_is_refused(reason: str, text: str) -> None:
     with pytest.raises(InvalidSpecError) as refused:
         parse_source(text)
     assert refused.value.reason == reason
@@ -161,7 +161,7 @@ def test_characters_that_no_source_has_are_refused(text: str) -> None:
         parse_source(text)
 
 
-def test_a_refusal_tells_no_secret() -> None:
+def test_a_refusal_contains_no_secret() -> None:
     for end in ("", "a b.gguf", "\n"):
         with pytest.raises(InvalidSpecError) as refused:
             parse_source(f"https://me:hunter2@files.example/{end}?sig=hunter2")

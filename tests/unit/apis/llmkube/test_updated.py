@@ -10,7 +10,7 @@ from slipway.kube.schemas.conditions import Condition, merge
 TYPES = frozenset({"Available", "Degraded"})
 
 
-def test_a_status_that_says_the_same_keeps_its_time_though_its_message_was_cut() -> None:
+def test_an_unchanged_status_keeps_its_time_although_its_message_was_cut() -> None:
     condition = Condition("Available", "False", "Wrong", "x" * 50_000)
     status = {"conditions": merge([], [condition], 0)}
     stamp = last_updated({}, status, TYPES, 0)

@@ -122,7 +122,7 @@ def test_the_dice_throws_services_of_all_sorts() -> None:
 
 @pytest.mark.parametrize("value", [None, "", 1, [], ["a"], {"a": 1}, {"name": 1}, {"name": None}])
 @pytest.mark.parametrize("field", ["model", "runtime", "engine", "router", "decoder", "predictor", "kedaConfig"])
-def test_what_no_definition_would_take_raises_nothing_else_either(field: str, value: Any) -> None:
+def test_values_that_the_definition_would_reject_raise_no_unexpected_error(field: str, value: Any) -> None:
     resource = bench.service()
     resource["spec"][field] = value
     world = bench.world(resource)

@@ -337,7 +337,7 @@ def test_pod_override_is_laid_over_the_pod() -> None:
     assert {"/more", "/results"} <= {mount["mountPath"] for mount in container["volumeMounts"]}
 
 
-def test_what_pod_override_brings_is_the_authors() -> None:
+def test_the_limits_for_authors_apply_to_pod_override_alone() -> None:
     """And nothing else: the image and the model's folder are the operator's."""
     restricting = msgspec.structs.replace(
         SETTINGS, authors=msgspec.structs.replace(SETTINGS.authors, image_prefixes=("x/",))
@@ -539,7 +539,7 @@ def test_an_image_that_cannot_be_pulled_is_reported() -> None:
     assert (benchmark_status["state"], reason(benchmark_status)) == ("Pending", "ImagePullBackOff")
 
 
-def test_a_job_is_kept_whatever_becomes_of_its_service() -> None:
+def test_a_job_stays_unchanged_after_its_service_is_gone() -> None:
     """Else an upgrade of the operator, or a service that goes, would run or remove benchmarks that are over."""
     there = begun("Complete", summary(), phase="Succeeded")
     alone = worlds.without(there)

@@ -323,7 +323,7 @@ def test_no_model_keeps_the_folder_of_all_models_that_name_none() -> None:
     assert cluster.reason("reader", "Accepted") == "PathNotAllowed"
 
 
-def test_what_an_earlier_version_loads_into_a_folder_of_others_ends() -> None:
+def test_a_load_of_an_earlier_version_into_a_foreign_folder_ends() -> None:
     cluster = Cluster("a")
     cluster.create("mine", THEIRS, BASE)
     cluster.reconcile("mine")

@@ -687,7 +687,7 @@ def test_a_load_is_not_restarted_when_the_model_that_it_reuses_is_checked_again(
     assert of(cluster, "--reuse=/raid/models/second")
 
 
-def test_a_load_reuses_no_folder_because_a_job_says_so() -> None:
+def test_a_changed_job_cannot_make_a_load_reuse_another_folder() -> None:
     cluster = Cluster("a")
     cluster.create("first", URI)
     cluster.settle()
@@ -782,7 +782,7 @@ def test_a_node_that_comes_goes_or_changes_concerns_the_models_that_it_is_for(bu
     assert enqueued(busy, node, busy.nodes["a"]) == mine | {"elsewhere"}
 
 
-def test_what_a_node_says_of_a_model_concerns_it_and_whose_turn_may_have_come(busy: Cluster) -> None:
+def test_a_changed_node_enqueues_the_model_that_it_reports_and_the_waiting_models(busy: Cluster) -> None:
     node = copy.deepcopy(busy.nodes["a"])
     busy.reconcile("there")
     assert busy.marks("there") == {"a": "Ready"}
@@ -791,7 +791,7 @@ def test_what_a_node_says_of_a_model_concerns_it_and_whose_turn_may_have_come(bu
     assert "elsewhere" in enqueued(busy, node, busy.nodes["a"])
 
 
-def test_no_storage_that_the_definition_lets_pass_raises_anything_but_a_refusal() -> None:
+def test_every_storage_that_the_definition_accepts_leads_to_a_valid_state() -> None:
     texts = ["", "x", "hf://", "hf://a/b", "hf://a/b@@", "pvc://c/x", "local:///raid/models/x", "vendor://v"]
     texts += ["oci://n/x", "\udc80", "s3://b@/x", "http://[::1", "https://h/x?y"]
     paths = [None, "", "/", "/raid/models/x", "/raid/models/x/../y", "x", "/raid/models/" + "é" * 400]

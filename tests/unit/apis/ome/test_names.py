@@ -37,7 +37,7 @@ def test_a_node_has_a_label_for_each_model(kind: Kind, namespace: str, name: str
 
 @pytest.mark.parametrize("name", ["m", "m" * 63, "a" * 40 + "." + "b" * 23, "x" * 253])
 @pytest.mark.parametrize("namespace", ["n", "n" * 63])
-def test_a_label_of_a_node_is_one_whatever_the_model_is_called(namespace: str, name: str) -> None:
+def test_a_node_label_is_valid_for_every_model_name(namespace: str, name: str) -> None:
     for kind in (BASE_MODEL, CLUSTER_BASE_MODEL, FINE_TUNED_WEIGHT):
         assert LABEL.fullmatch(node_label(kind, namespace, name).removeprefix("models.ome.io/"))
 

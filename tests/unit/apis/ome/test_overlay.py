@@ -284,7 +284,7 @@ EVERYWHERE: Object = {
 @pytest.mark.parametrize("field", EVERYWHERE)
 @pytest.mark.parametrize("name", COMPUTING)
 @pytest.mark.parametrize("by", ["service", "runtime"])
-def test_what_is_said_of_a_component_holds_for_all_pods_of_a_group(by: str, name: str, field: str) -> None:
+def test_an_override_of_a_component_applies_to_all_pods_of_a_group(by: str, name: str, field: str) -> None:
     override = {field: EVERYWHERE[field]}
     config, part = (GROUP, override) if by == "service" else ({**GROUP, **override}, {})
     for pod in pods(name, part, config):

@@ -122,7 +122,7 @@ def test_a_pod_has_all_that_its_manifest_leaves_out() -> None:
     }
 
 
-def test_what_a_manifest_says_stays() -> None:
+def test_a_pod_keeps_the_fields_of_its_manifest() -> None:
     container_fields = {
         "securityContext": {"privileged": True},
         "readinessProbe": {"httpGet": {"path": "/health", "port": 8080}},
@@ -527,7 +527,7 @@ def templates(seed: int) -> list[Object]:
 
 
 @each(SEEDS)
-def test_whatever_a_pod_is_it_is_made_or_refused(seed: int) -> None:
+def test_a_random_pod_is_either_valid_or_refused(seed: int) -> None:
     try:
         pod_templates = templates(seed)
     except InvalidSpecError:

@@ -74,7 +74,7 @@ def test_labels_of_folders_take_room_too(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [cluster.reason(one) for one in (first, third, other)] == ["OnNodes", "NodeFull", "OnNodes"]
 
 
-def test_what_namespaces_may_have_is_less_than_a_node_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_room_for_all_namespaces_fits_the_limit_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert room.OF_A_NAMESPACE < room.OF_ALL_NAMESPACES + nodes.RECORD_BYTES < LIMIT
 

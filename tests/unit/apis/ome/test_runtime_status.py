@@ -85,21 +85,21 @@ def test_the_newer_of_two_with_the_same_model_reports_its_rival() -> None:
         runtime("b", 1, acceleratorRequirements={"acceleratorClasses": ["h100"]}),
     ],
 )
-def test_one_that_differs_in_what_selects_it_is_no_rival(other: Object) -> None:
+def test_a_runtime_with_different_selection_fields_is_no_rival(other: Object) -> None:
     assert accepted(runtime("a", 9), other)["status"] == "True"
 
 
-def test_one_entry_in_common_is_enough() -> None:
+def test_a_shared_format_entry_is_enough_to_shadow_a_runtime() -> None:
     several = runtime("a", 9, supportedModelFormats=[ENTRY | {"quantization": "fp8"}, ENTRY])
     assert accepted(several, runtime("b", 1))["reason"] == "Shadowed"
 
 
-def test_one_protocol_in_common_is_enough() -> None:
+def test_a_shared_protocol_is_enough_to_shadow_a_runtime() -> None:
     young = runtime("a", 9, protocolVersions=["openInference-v2", "openAI"])
     assert accepted(young, runtime("b", 1, protocolVersions=["openAI"]))["reason"] == "Shadowed"
 
 
-def test_one_that_cannot_be_read_says_where() -> None:
+def test_an_unreadable_runtime_is_reported_with_the_field() -> None:
     broken = accepted(runtime("a", 1, modelSizeRange={"max": "huge"}))
     assert (broken["status"], broken["reason"]) == ("False", "InvalidSpec")
     assert broken["message"] == "it cannot be read: modelSizeRange.max 'huge' is not a size such as 7B or 350M."
@@ -112,7 +112,7 @@ def test_a_runtime_that_goes_brings_those_back_that_it_shadowed() -> None:
 
 
 @pytest.mark.parametrize("row", RANGES, ids=lambda row: row["name"])
-def test_ranges_are_the_same_where_the_original_says_so(row: Object) -> None:
+def test_size_ranges_are_equal_where_the_original_treats_them_as_equal(row: Object) -> None:
     first, second = (runtime("a", 1, modelSizeRange=row[name]) for name in ("range1", "range2"))
     index = watch(KIND).indexes[SELECTED]
     assert (list(index(first)) == list(index(second))) is (row["expected"] or row["name"] in WITHOUT_BOUNDS)

@@ -151,7 +151,7 @@ def test_a_quantization_that_ome_has_no_word_for_does_not_decide(word: str) -> N
 
 
 @pytest.mark.parametrize("fields", [{"quantization": "fp8"}, {"modelArchitecture": None}, {"modelFramework": None}])
-def test_what_only_the_model_says_keeps_an_entry_from_it_as_well(fields: dict[str, Any]) -> None:
+def test_a_field_that_only_one_side_sets_excludes_an_entry(fields: dict[str, Any]) -> None:
     assert select(model(**fields), [runtime("a")]).chosen is None
 
 
@@ -427,7 +427,7 @@ def test_a_named_runtime_is_not_judged_before_the_model_is_known() -> None:
     assert selection.chosen
 
 
-def test_a_name_means_the_namespaces_runtime_whatever_kind_is_given() -> None:
+def test_a_name_selects_the_runtime_of_the_namespace_before_one_of_the_cluster() -> None:
     selection = select(model(), [runtime("same"), runtime("same", namespace="default")], requested=named("same"))
     assert taken(selection).namespace == "default"
 
@@ -516,7 +516,7 @@ def test_the_table_has_fifty_rows_and_the_number_of_all() -> None:
     assert [row["name"] for row in excluded_status(selection)[:3]] == ["near", "r000", "r001"]
 
 
-def test_without_any_runtime_it_is_said_what_to_do() -> None:
+def test_a_missing_runtime_is_reported_with_the_fix() -> None:
     assert message(select(model(), [])).startswith("NoRuntime: there is no runtime: apply a ServingRuntime")
 
 
@@ -562,7 +562,7 @@ ODD: list[Any] = [None, True, -1, 1 << 70, 0.5, "", "x" * 5000, "7B", [], {}, [{
 
 
 @each(seeds(40))
-def test_no_runtime_and_no_model_does_more_than_not_to_fit(seed: int) -> None:
+def test_odd_runtimes_and_models_lead_to_a_choice_or_a_bounded_fault(seed: int) -> None:
     dice = random.Random(seed)
 
     def spoiled(fields: Object) -> Object:

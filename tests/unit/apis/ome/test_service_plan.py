@@ -202,7 +202,7 @@ def test_a_service_with_an_image_of_its_own_takes_the_rest_from_a_runtime_where_
         assert ("command" in container["containers"][0]) == command
 
 
-def test_a_model_of_the_namespace_goes_before_one_of_the_cluster_whatever_the_kind_says() -> None:
+def test_a_model_of_the_namespace_takes_precedence_over_one_of_the_cluster() -> None:
     own = bench.model(namespace="models", storage={"storageUri": "hf://own/tiny", "path": "/raid/models/models/own"})
     snapshot = world(service(), bench.model(), own, bench.runtime())
     assert route(snapshot).source == "hf://own/tiny"
@@ -471,7 +471,7 @@ def privileged(**fields: Any) -> Object:
     return {"runner": bench.runner(securityContext={"privileged": True}, **fields)}
 
 
-def test_what_a_runtime_of_the_cluster_says_is_the_operators_word_and_a_services_own_is_not() -> None:
+def test_the_operator_vouches_for_a_cluster_runtime_but_not_for_the_fields_of_a_service() -> None:
     strict = Settings(system_namespace="slipway-system")
     api = SERVICES
 

@@ -75,7 +75,7 @@ def test_a_bucket_says_its_region_behind_its_name_or_in_parameters() -> None:
     )
 
 
-def test_one_file_of_a_repository_or_a_server_keeps_its_name() -> None:
+def test_a_single_file_of_a_repository_or_server_keeps_its_name() -> None:
     assert parse_storage(model("hf://acme/tiny/q4/tiny.gguf"), SETTINGS).files == ("q4/tiny.gguf",)
     assert parse_storage(model("https://files.example/a.gguf?sig=x"), SETTINGS).stored_as == "a.gguf"
 
@@ -185,7 +185,7 @@ def test_a_claim_is_of_the_models_namespace_or_of_that_for_models_of_the_cluster
     assert model_storage.path == "/raid/models/tiny"
 
 
-def test_what_is_wanted_differs_with_the_source_and_the_path_alone() -> None:
+def test_only_the_source_and_the_path_determine_the_identity_of_a_load() -> None:
     one = parse_storage(model("hf://acme/tiny", path="/raid/models/chat/x"), SETTINGS).identity
     same = model("hf://acme/tiny", path="/raid/models/chat/x", nodeSelector={"a": "b"}, key="secret")
     assert parse_storage(same, SETTINGS).identity == one

@@ -121,7 +121,7 @@ def test_a_runtime_that_is_privileged_in_any_way_serves_models_of_the_cluster_al
         assert plan(of(runtime, AUTHORS, trusting("models/tiny"), **parts)), part
 
 
-def test_a_runtime_without_privileges_serves_everybodys_models() -> None:
+def test_a_runtime_without_privileges_serves_the_models_of_all_authors() -> None:
     parts = {"decoder": ONE, "router": ONE}
     assert plan(of(bench.runtime(), AUTHORS, **parts)).children
     folder = bench.runtime(engineConfig={"runner": RUNNER, **volume(emptyDir={"medium": "Memory"})})
@@ -205,7 +205,7 @@ OF_THE_NAMESPACE: list[Object] = [
 
 
 @pytest.mark.parametrize("part", OF_THE_NAMESPACE, ids=[str(one)[:60] for one in OF_THE_NAMESPACE])
-def test_what_a_pod_takes_from_its_namespace_is_its_authors_too(part: Object) -> None:
+def test_a_privileged_pod_uses_namespaced_objects_only_if_the_operator_trusts_the_whole_namespace(part: Object) -> None:
     engine = {"hostNetwork": True, "runner": RUNNER, **part}
     for spec in ({}, {"model": None, "runtime": {"name": "rt"}}):
         runtime = bench.runtime(engineConfig=engine)
@@ -372,7 +372,7 @@ def test_an_authors_container_in_a_router_does_not_get_the_routers_account(part:
     assert plan(of(bench.runtime(), **without)).children
 
 
-def test_a_router_of_the_operators_has_its_account_for_everybodys_models() -> None:
+def test_a_router_of_the_operator_has_its_account_for_the_models_of_all_authors() -> None:
     for model in (CLUSTER, AUTHORS):
         assert plan(of(bench.runtime(), model, **ROUTED)).children
         assert plan(

@@ -280,7 +280,7 @@ def test_a_model_without_room_is_in_the_queue_and_wakes_when_there_is_some(monke
 # Jobs of authors
 
 
-def test_jobs_that_are_forged_hold_up_no_one() -> None:
+def test_forged_jobs_delay_no_model() -> None:
     cluster = Cluster("a")
     create(cluster, "chat", "m")
     cluster.reconcile("m")

@@ -40,7 +40,7 @@ def test_a_version_is_read_as_the_original_reads_it(
     "text",
     ["", "latest", "V1.0.0", "1.", "1..0", "01.0.0", "1.02.0", "1.0-rc", "1.0.0.0", "\u0661.0.0", "1" * 40, "1.0.0-"],
 )
-def test_what_is_no_version_agrees_with_nothing_not_even_itself(text: str) -> None:
+def test_a_malformed_version_is_rejected_and_does_not_agree_with_itself(text: str) -> None:
     with pytest.raises(ValueError, match="is not a version"):
         parse(text)
     assert agrees(text, text) is (text == "")
