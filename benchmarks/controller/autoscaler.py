@@ -105,8 +105,8 @@ def waves(now: int) -> float:
 def measured(make: Callable[[], Original | Ours]) -> dict[str, float | None]:
     steady, noisy, wavy = (course(make(), requests, HOUR) for requests in (burst, blips, waves))
     return {
-        "burst 0 -> 1000: seconds until 10 replicas are wanted": until(steady, lambda number: number >= 10),
-        "burst ends: seconds until 0 are wanted": until(steady, lambda number: number == 0, HOUR // 2),
+        "burst 0 -> 1000: seconds until 10 replicas are required": until(steady, lambda number: number >= 10),
+        "burst ends: seconds until 0 are required": until(steady, lambda number: number == 0, HOUR // 2),
         "steady 150 with blips of one second: most replicas": max(noisy),
         "waves of 5 minutes: requests beyond the target, percent": round(100 * overloaded(wavy, waves), 1),
         "waves of 5 minutes: replica hours in an hour": round(sum(wavy) / HOUR, 2),

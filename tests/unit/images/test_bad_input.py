@@ -95,7 +95,7 @@ def test_an_image_with_compiled_programs_is_not_started_without_go(bench: Bench)
 
     assert ended.returncode == 1
     assert errors(ended) == [
-        "error: compiling kindest/node:v1.36.4 needs Go 1.26 or newer on PATH. Install it and run this again."
+        "error: compiling kindest/node:v1.36.4 needs Go 1.26.4 or newer on PATH. Install it and run this again."
     ]
     assert "haproxy:3.4.6: building" not in ended.stdout
 

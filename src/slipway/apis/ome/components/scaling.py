@@ -37,11 +37,11 @@ RUNNING = "vllm:num_requests_running"
 
 
 class Scaler(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that determine the replicas of one component. ``by``: ``nobody`` keeps ``lowest`` replicas,
-    ``resources`` means the Kubernetes autoscaler, ``requests`` Slipway's autoscaler, and ``external`` an autoscaler of
-    the author."""
+    """The settings that determine the replicas of one component."""
 
     by: Literal["none", "resources", "requests", "keda", "external"]
+    """The autoscaler: ``resources`` is that of Kubernetes, ``requests`` is Slipway's, and ``external`` is one of the
+    author. ``none`` keeps ``lowest`` replicas."""
     lowest: int
     highest: int
     metric: str = ""
