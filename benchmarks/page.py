@@ -57,6 +57,8 @@ PARTS = {
     "demo-cold": "demo/cold",
 }
 """Name of a result -> the part of scripts/bench.sh that measures it."""
+QUIET_PERCENT = 25
+"""If the worst round lies further above the best one, other work disturbed the measurement."""
 DIRECT = "none (direct)"
 SIZES = ("1 KB", "32 KB", "220 KB", "1 MB")
 WORKS = {"large": "one large file", "small": "many small files", "again": "a load that is complete"}
@@ -153,6 +155,13 @@ def gateway(page: Page) -> None:
         f"In microseconds, the best of {figures['rounds']} rounds. In brackets, how far the worst round lies above it:"
     )
     page.table(head, [[PEERS[peer], *(_cpu(rows.get(_closed(size, peer))) for size in SIZES)] for peer in peers])
+    own = [rows[_closed(size, OURS)] for size in SIZES if _closed(size, OURS) in rows]
+    widest = max((row["spread_percent"] for row in own), default=0)
+    if widest > QUIET_PERCENT:
+        page.add(
+            f"**The machine was not quiet**: Slipway's worst round lies up to {widest:.0f} % above the best one. This "
+            "hardly affects the instructions below."
+        )
     counted = [size for size in SIZES if any(rows.get(_closed(size, p), {}).get("instructions") for p in peers)]
     page.add(
         f"Instructions per request, counted by {figures['instructions_by']}, of the program alone and not of the "

@@ -146,6 +146,13 @@ def test_a_missing_peer_is_named_with_its_reason() -> None:
     assert "Not measured: LiteLLM, because pip install failed." in page.render(results).text
 
 
+def test_a_noisy_measurement_carries_a_warning() -> None:
+    noisy = row("1 KB, model first", "slipway", spread_percent=67.0)
+    shown = page.render({"gateway": document("gateway", figures={**FIGURES["gateway"], "rows": [noisy]})}).text
+    assert "up to 67 % above the best one" in shown
+    assert "not quiet" not in page.render({"gateway": document("gateway")}).text
+
+
 def test_ratios_come_before_times_and_a_tie_is_called_one() -> None:
     cpu = section(page.render(everything()).text, "Gateway")
     assert "| Go, tuned | 3 | - | - | tie |" in cpu
